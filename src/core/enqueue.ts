@@ -1,0 +1,28 @@
+import type { EnqueueStatus, NewMessage } from '../driver.js'
+import { CancelledError, UnsupportedError } from '../errors.js'
+import { Eventual } from '../eventual.js'
+import type { Enqueued, Entry } from '../queue.js'
+import type { QueueCore } from './queue-core.js'
+
+/** Prepares every entry, then stores them all or none. Nothing is sent when one of them is refused. */
+export function enqueueEntries<T>(
+  core: QueueCore<T>,
+  entries: readonly Entry<T>[],
+  signal?: AbortSignal,
+): Eventual<Enqueued[]> {
+  if (entries.length === 0) return Eventual.resolved([])
+  if (signal?.aborted) return Eventual.rejected(new CancelledError('idle', { cause: signal.reason }))
+  for (const { partition } of entries) refusePartition(core, partition)
+  return Eventual.all(entries.map((entry) => core.prepare(entry))).then((messages) =>
+    core.store(messages, signal).then((statuses) => answers(messages, statuses)),
+  )
+}
+
+function answers(messages: readonly NewMessage[], statuses: readonly EnqueueStatus[]): Enqueued[] {
+  return messages.map(({ id }, index) => ({ id, status: statuses[index] ?? 'enqueued' }))
+}
+
+function refusePartition<T>(core: QueueCore<T>, partition: string | undefined): void {
+  const { name, features } = core.options.backend
+  if (partition !== undefined && !features.partitions) throw new UnsupportedError(name, 'partitions')
+}

@@ -1,0 +1,43 @@
+/**
+ * Settling a claim together with storing a message elsewhere.
+ */
+import type { Settlement } from '../delivery.js'
+import type { CarriedMessage, NewMessage } from '../driver.js'
+import { Eventual } from '../eventual.js'
+import type { EnqueueOptions, Queue } from '../queue.js'
+import type { Command, HeldClaim } from './held-claim.js'
+import { coreOf, type QueueCore } from './queue-core.js'
+
+/**
+ * Moves a message to another queue: an ack here and an enqueue there.
+ *
+ * On one backend both are one atomic step. Across backends the message is stored there first, under an id made of
+ * where it comes from, and acked then: a crash in between repeats the step and stores nothing new.
+ * With `reason` the message counts as dead-lettered here.
+ */
+export function forward<U>(
+  held: HeldClaim,
+  to: Queue<U>,
+  payload: U,
+  options?: EnqueueOptions,
+  reason?: string,
+): Eventual<Settlement> {
+  const target = coreOf(to)
+  const message = target.prepare({ ...options, payload })
+  return held.settleAfter(
+    Eventual.all([message, target.ready()] as const as readonly PromiseLike<unknown>[]).then(([prepared]) =>
+      target.hub.backend === held.owner.backend
+        ? carrying({ queue: target.name, message: prepared as NewMessage }, reason)
+        : storing(target, held, prepared as NewMessage),
+    ),
+  )
+}
+
+function carrying(carried: CarriedMessage, reason: string | undefined): Command {
+  return reason === undefined ? { kind: 'ack', carry: [carried] } : { kind: 'dead-letter', reason, carry: [carried] }
+}
+
+function storing(target: QueueCore<unknown>, held: HeldClaim, message: NewMessage): Eventual<Command> {
+  const once = { ...message, id: `${held.owner.queue}/${held.claim.id}` }
+  return target.store([once]).then(() => ({ kind: 'ack' }) as Command)
+}

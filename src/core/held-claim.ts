@@ -1,0 +1,216 @@
+/**
+ * A claim that this process holds, from its grant to its end.
+ *
+ * States: `held` → `settling` → `ended`, or `held` → `ended` when it is lost or fenced. A refused settlement goes back
+ * to `held`. Exactly one settlement is ever sent for a claim that was not refused.
+ */
+
+import type { Settlement } from '../delivery.js'
+import type { Claim, SettleCommand, SettleResult, SettleState } from '../driver.js'
+import { type CancelledError, type HandlerTimeoutError, LeaseLostError, type MessageCancelledError } from '../errors.js'
+import type { SettledAs } from '../events.js'
+import { Eventual } from '../eventual.js'
+import type { ClaimOwner } from './owner.js'
+import type { Policy } from './policy.js'
+import type { SettleListener } from './settler.js'
+
+/** A settlement without the names of the claim. */
+export type Command = SettleCommand extends infer C
+  ? C extends SettleCommand
+    ? Omit<C, 'id' | 'token'>
+    : never
+  : never
+
+/** What a delivery's signal can carry. */
+export type AbortReason = CancelledError | LeaseLostError | MessageCancelledError | HandlerTimeoutError
+
+export class HeldClaim implements SettleListener {
+  state: 'held' | 'settling' | 'ended' = 'held'
+  /** How it ended, once it has. */
+  endedAs: SettledAs | undefined
+  /** Monotonic instant until which the claim is surely ours. */
+  deadline: number
+  /** Monotonic instant of sending the last confirmed renewal. */
+  confirmedAt: number
+  leaseExpiresAt: number
+  /** When `maxLeaseMs` began to count: at the grant, and anew with each proof of life. */
+  aliveAt: number
+  stuck = false
+  /** A loop was given it: leaving that loop gives it back at once. */
+  inLoop = false
+  /** Handed over to anybody; a claim that was not is released as if it had never been. */
+  delivered = false
+  progress: Uint8Array | undefined
+  /** The failure policies, the one asked first last. */
+  policies: Policy[] | undefined
+
+  private controller: AbortController | undefined
+  private abortReason: AbortReason | undefined
+  private abortWorks: (() => void)[] | undefined
+  private endWorks: (() => void)[] | undefined
+  private outcome: Eventual<Settlement> | undefined
+  private requested: Command['kind'] | undefined
+
+  constructor(
+    readonly claim: Claim,
+    readonly owner: ClaimOwner,
+    sentAt: number,
+  ) {
+    this.confirmedAt = sentAt
+    this.aliveAt = sentAt
+    this.deadline = sentAt + claim.leaseMs - marginMs(claim.leaseMs)
+    this.leaseExpiresAt = claim.leaseExpiresAt
+  }
+
+  /** Why its signal aborted, if it has. */
+  get reason(): AbortReason | undefined {
+    return this.abortReason
+  }
+
+  get signal(): AbortSignal {
+    this.expireIfLate()
+    if (!this.controller) {
+      this.controller = new AbortController()
+      if (this.abortReason) this.controller.abort(this.abortReason)
+    }
+    return this.controller.signal
+  }
+
+  /** Calls back when the signal aborts; at once if it has. */
+  onAbort(work: () => void): void {
+    if (this.abortReason) work()
+    else if (this.abortWorks) this.abortWorks.push(work)
+    else this.abortWorks = [work]
+  }
+
+  /** Calls back when the claim has ended, whichever way; at once if it has. */
+  onEnd(work: () => void): void {
+    if (this.state === 'ended') work()
+    else if (this.endWorks) this.endWorks.push(work)
+    else this.endWorks = [work]
+  }
+
+  /** Whether the lease is still surely ours; if not, it is given up here and now. */
+  expireIfLate(): boolean {
+    if (this.state !== 'held' || this.owner.clock.now() < this.deadline) return false
+    this.lose(this.stuck ? 'capped' : 'expired')
+    return true
+  }
+
+  /** Sends a settlement, unless one was or the claim is gone. */
+  settle(command: Command): Eventual<Settlement> {
+    if (this.state === 'settling') return Eventual.resolved<Settlement>('already-settled')
+    if (this.state === 'ended') return Eventual.resolved<Settlement>(this.outcome ? 'already-settled' : 'stale')
+    if (this.expireIfLate()) return Eventual.resolved<Settlement>('stale')
+    return this.send(command, new Eventual<Settlement>())
+  }
+
+  /**
+   * Settles once something else is done first, which may take its time or fail. The claim counts as settling from
+   * now on; when the preparation fails it is held again, as if nothing had been asked.
+   */
+  settleAfter(prepared: Eventual<Command>): Eventual<Settlement> {
+    if (this.state !== 'held' || this.expireIfLate()) return this.settle({ kind: 'ack' })
+    const outcome = new Eventual<Settlement>()
+    this.state = 'settling'
+    this.outcome = outcome
+    prepared.then(
+      (command) => this.send(command, outcome),
+      (error) => this.onSettled({ state: 'refused', error: error as Error }),
+    )
+    return outcome
+  }
+
+  /** Confirms a renewal that was sent at `sentAt`. */
+  renewed(sentAt: number, leaseMs: number, leaseExpiresAt: number): void {
+    this.confirmedAt = sentAt
+    this.deadline = sentAt + leaseMs - marginMs(leaseMs)
+    this.leaseExpiresAt = leaseExpiresAt
+  }
+
+  /** The claim is not ours any more, or cannot be known to be. */
+  lose(why: LeaseLostError['why']): void {
+    if (this.state === 'ended') return
+    this.end('lost')
+    this.abort(new LeaseLostError(this.claim.id, why))
+    this.owner.onLost(this, why)
+  }
+
+  abort(reason: AbortReason): void {
+    if (this.abortReason) return
+    this.abortReason = reason
+    this.controller?.abort(reason)
+    const works = this.abortWorks
+    this.abortWorks = undefined
+    if (works) for (const work of works) work()
+  }
+
+  onSettled(result: SettleResult): void {
+    if (this.state === 'ended') return
+    const outcome = this.outcome
+    if (result.state === 'refused') {
+      this.state = 'held'
+      this.outcome = undefined
+      this.owner.onRefused(this)
+      outcome?.reject(result.error)
+      return
+    }
+    if (result.state === 'stale') {
+      this.end('lost')
+      this.abort(new LeaseLostError(this.claim.id, 'taken'))
+      this.owner.onLost(this, 'taken')
+      outcome?.resolve('stale')
+      return
+    }
+    this.end(endOf(result.state, this.requested))
+    this.owner.onEnded(this)
+    outcome?.resolve('settled')
+  }
+
+  onUnsettled(error: unknown): void {
+    if (this.state === 'ended') return
+    this.end('lost')
+    this.owner.onUnknown(this, error)
+    this.outcome?.reject(error)
+  }
+
+  private send(command: Command, outcome: Eventual<Settlement>): Eventual<Settlement> {
+    this.state = 'settling'
+    this.requested = command.kind
+    this.outcome = outcome
+    this.owner.send({ ...command, id: this.claim.id, token: this.claim.token } as SettleCommand, this)
+    return outcome
+  }
+
+  private end(as: SettledAs): void {
+    this.state = 'ended'
+    this.endedAs = as
+    const works = this.endWorks
+    this.endWorks = undefined
+    this.abortWorks = undefined
+    if (works) for (const work of works) work()
+  }
+}
+
+/**
+ * What is taken off a lease, since clocks of two machines do not run at exactly the same rate and a settlement takes
+ * its time to get there.
+ */
+function marginMs(leaseMs: number): number {
+  return Math.min(leaseMs / 10, 1_000)
+}
+
+function endOf(state: Exclude<SettleState, 'stale' | 'refused'>, requested: Command['kind'] | undefined): SettledAs {
+  switch (state) {
+    case 'acked':
+      return 'acked'
+    case 'forwarded':
+      return requested === 'dead-letter' ? 'dead-lettered' : 'acked'
+    case 'dead':
+      return 'dead-lettered'
+    case 'cancelled':
+      return 'cancelled'
+    default:
+      return requested === 'release' ? 'released' : 'requeued'
+  }
+}

@@ -1,0 +1,176 @@
+/**
+ * What all consumers of one open queue share: the driver, the session, the settlements of a turn, the stream of
+ * hints, the timer for what is due, and who waits.
+ *
+ * Work is done in turns: what was asked for during one turn of the program (settlements, demand) is sent when that
+ * has ended, settlements first, so that a driver can put both into one round trip.
+ */
+import type { Subscription } from 'rxjs'
+import type { Backend, Hint, QueueDriver, Reply, RequestToken, SharedSettings } from '../driver.js'
+import { ClosedError } from '../errors.js'
+import { Eventual } from '../eventual.js'
+import { type Clock, clockOf } from './clock.js'
+import { DueTimer } from './due.js'
+import { Request, type RequestContext } from './request.js'
+import { Session } from './session.js'
+import { Settler } from './settler.js'
+import { type Waiter, WaitingRoom } from './waiting.js'
+
+/** How long a call that is not a settlement may go unanswered. */
+export const CALL_BOUND_MS = 10_000
+
+/** A consumer, as its hub sees it. */
+export interface HubMember extends Waiter {
+  /** Claims, if there is demand and no claim in flight. */
+  pump(): void
+  onHint(hint: Hint): void
+  onDown(error: unknown): void
+  onUp(): void
+}
+
+export class Hub implements RequestContext {
+  readonly clock: Clock
+  readonly session = new Session()
+  readonly driver: QueueDriver
+  readonly settler: Settler
+  readonly waiting = new WaitingRoom()
+  readonly members = new Set<HubMember>()
+  /** Rises with every hint: a claim that was sent before the last one may have missed what it hinted at. */
+  epoch = 0
+  closed = false
+
+  private readonly due: DueTimer
+  private readonly eager = new Set<HubMember>()
+  private readonly watchers = new Set<(hint: Hint) => void>()
+  private turnPending = false
+  private hints: Subscription | undefined
+  private stored: Eventual<SharedSettings> | undefined
+
+  constructor(
+    readonly queue: string,
+    readonly backend: Backend,
+    private readonly proposed: () => Partial<SharedSettings>,
+    private readonly accept: (stored: SharedSettings) => void,
+    close: () => PromiseLike<unknown>,
+  ) {
+    this.clock = clockOf(backend.scheduler)
+    this.driver = backend.open(queue, { close })
+    this.settler = new Settler(this.driver, this)
+    this.due = new DueTimer(this)
+  }
+
+  /** Fulfils when the shared settings are stored and agree; asked once, and again only after it failed. */
+  ready(): Eventual<SharedSettings> {
+    if (this.stored) return this.stored
+    const stored = this.request(() => this.driver.settings(this.proposed())).then((settings) => {
+      this.accept(settings)
+      return settings
+    })
+    this.stored = stored
+    stored.then(null, () => {
+      this.stored = undefined
+    })
+    return stored
+  }
+
+  /** Asks the driver, within the bound for calls, or refuses because the queue is closed. */
+  request<T>(call: (token: RequestToken) => Reply<T>, boundMs = CALL_BOUND_MS): Eventual<T> {
+    if (this.closed) return Eventual.rejected(new ClosedError(`queue ${JSON.stringify(this.queue)}`))
+    return new Request(this, call, boundMs).answer
+  }
+
+  join(member: HubMember): void {
+    this.members.add(member)
+    this.listen()
+  }
+
+  leave(member: HubMember): void {
+    this.eager.delete(member)
+    this.waiting.leave(member)
+    if (this.members.delete(member)) this.rest()
+  }
+
+  /** Calls back on each hint until the returned function is called. */
+  watch(work: (hint: Hint) => void): () => void {
+    this.watchers.add(work)
+    this.listen()
+    return () => {
+      if (this.watchers.delete(work)) this.rest()
+    }
+  }
+
+  /** The member will be pumped when this turn has ended. */
+  soon(member: HubMember): void {
+    this.eager.add(member)
+    this.turnSoon()
+  }
+
+  /** Settlements and demand are sent when this turn has ended. */
+  turnSoon(): void {
+    if (this.turnPending) return
+    this.turnPending = true
+    this.clock.soon(() => this.turn())
+  }
+
+  /** What a claim or a sweep said of the next instant at which something becomes due. */
+  dueIn(ms: number | undefined): void {
+    this.due.expect(ms)
+  }
+
+  /** Somebody who waits, in each kind of waiter, reads again. */
+  wake(): void {
+    this.epoch += 1
+    this.waiting.wakeAll()
+  }
+
+  /** Whether any member or watcher still needs this hub. */
+  get busy(): boolean {
+    return this.members.size > 0 || this.watchers.size > 0
+  }
+
+  onDown(error: unknown): void {
+    for (const member of [...this.members]) member.onDown(error)
+  }
+
+  onUp(): void {
+    for (const member of [...this.members]) member.onUp()
+    this.wake()
+  }
+
+  close(): Eventual<void> {
+    this.closed = true
+    this.due.stop()
+    this.hints?.unsubscribe()
+    return Eventual.from(this.driver.close())
+  }
+
+  private turn(): void {
+    this.turnPending = false
+    this.settler.flush()
+    const eager = [...this.eager]
+    this.eager.clear()
+    for (const member of eager) member.pump()
+  }
+
+  private listen(): void {
+    this.hints ??= this.driver.arrivals().subscribe({
+      next: (hint) => this.hinted(hint),
+      error: (error) => this.onDown(error),
+    })
+  }
+
+  private rest(): void {
+    if (this.busy) return
+    this.hints?.unsubscribe()
+    this.hints = undefined
+    this.due.stop()
+  }
+
+  private hinted(hint: Hint): void {
+    if (hint.kind === 'ready') this.wake()
+    else if (hint.kind === 'down') this.onDown(hint.error)
+    else if (hint.kind === 'up') this.onUp()
+    else if (hint.kind === 'cancel') for (const member of [...this.members]) member.onHint(hint)
+    for (const watcher of [...this.watchers]) watcher(hint)
+  }
+}

@@ -1,0 +1,205 @@
+/**
+ * One lane's work on one value: runs the handler, perhaps again, and settles what it did not settle itself.
+ */
+import { json } from '../codec.js'
+import { CancelledError } from '../errors.js'
+import type { SettledAs } from '../events.js'
+import type { DeliveryHandle } from './delivery-handle.js'
+import { type HandlerListener, type Interrupt, runHandler } from './handler.js'
+import type { Command } from './held-claim.js'
+import type { Lanes } from './lanes.js'
+import { deliveriesOf } from './parcel.js'
+import { backoffMs, type Decision, describeReason } from './policy.js'
+
+/** How one delivery ended. */
+export interface LaneReport<R> {
+  readonly delivery: DeliveryHandle<unknown>
+  readonly as: SettledAs
+  readonly value: R | undefined
+  readonly error: unknown
+}
+
+export class Lane<V, R, O> implements HandlerListener<R> {
+  private readonly deliveries: readonly DeliveryHandle<unknown>[]
+  private interrupt: Interrupt
+  private run = 0
+  private ended = false
+  private result: R | undefined
+  private failure: unknown
+  private unsettled: number
+
+  constructor(
+    private readonly lanes: Lanes<V, R, O>,
+    private readonly input: V,
+    private readonly index: number,
+  ) {
+    this.deliveries = deliveriesOf(input)
+    this.unsettled = this.deliveries.length
+  }
+
+  /** Whether only the handler is left, though everything it worked on has come to its end. */
+  get overdue(): boolean {
+    return !this.ended && this.deliveries.length > 0 && this.unsettled === 0
+  }
+
+  start(): void {
+    for (const delivery of this.deliveries) {
+      delivery.held.onEnd(() => this.settled(delivery))
+      delivery.held.onAbort(() => this.aborted())
+    }
+    this.runOnce()
+  }
+
+  /** Nobody wants the results. Deliveries are ended by their consumer; a plain value has none, so it ends here. */
+  abandonValue(): void {
+    if (this.deliveries.length > 0) return
+    this.ended = true
+    this.interrupt?.()
+  }
+
+  value(value: R): void {
+    this.result = value
+    this.emitValue(value)
+  }
+
+  last(value: R): void {
+    if (this.ended) return
+    this.result = value
+    // Settled first: an observer that takes this value and leaves must not undo what was done.
+    this.succeed(() => this.emitValue(value))
+  }
+
+  done(): void {
+    if (this.ended) return
+    this.succeed(nothing)
+  }
+
+  failed(error: unknown): void {
+    if (this.ended) return
+    if (this.deliveries.length === 0) {
+      this.ended = true
+      return this.lanes.fail(error)
+    }
+    this.failure = error
+    const held = this.deliveries.filter((delivery) => delivery.held.state === 'held')
+    const decisions = held.map((delivery) => delivery.decide(error, this.run))
+    const again = decisions[0]
+    if (again && again !== 'release' && again.kind === 'again' && decisions.every(isAgain))
+      return this.runLater(again.delayMs)
+    this.ended = true
+    held.forEach((delivery, index) => {
+      const decision = decisions[index] as Decision | 'release'
+      this.settle(delivery, isAgain(decision) ? delivery.decide(error, Number.POSITIVE_INFINITY) : decision, error)
+    })
+    this.release()
+  }
+
+  private runOnce(): void {
+    this.run += 1
+    const interrupt = runHandler(this.lanes.handler, this.input, this.index, this)
+    if (this.ended) return
+    this.interrupt = interrupt
+    this.aborted()
+  }
+
+  /** The claim is kept meanwhile; an abort ends the pause, and with it the matter. */
+  private runLater(delayMs: number): void {
+    const timer = this.lanes.clock.after(delayMs, () => {
+      this.interrupt = undefined
+      if (this.unsettled > 0) this.runOnce()
+      else this.done()
+    })
+    this.interrupt = () => timer.stop()
+    this.aborted()
+  }
+
+  /**
+   * Ends a handler that can be ended, once nothing it works on is ours to settle as before. At the end of the turn:
+   * one that is just about to complete by itself, and has emitted its last value, has done its work.
+   */
+  private aborted(): void {
+    if (
+      this.ended ||
+      !this.interrupt ||
+      !this.deliveries.every(({ held }) => held.reason !== undefined || held.state === 'ended')
+    )
+      return
+    if (this.deliveries.length === 0) return
+    const { interrupt } = this
+    this.lanes.clock.soon(() => {
+      if (this.ended || this.interrupt !== interrupt) return
+      interrupt()
+      this.ended = true
+      for (const delivery of this.deliveries) {
+        if (delivery.held.state === 'held') this.settle(delivery, 'release', delivery.held.reason)
+      }
+      this.release()
+    })
+  }
+
+  private succeed(afterwards: () => void): void {
+    let command: Command
+    try {
+      command = this.ackCommand()
+    } catch (error) {
+      return this.failed(error)
+    }
+    this.ended = true
+    this.failure = undefined
+    for (const delivery of this.deliveries) {
+      if (delivery.held.state === 'held') delivery.held.settle(command).catch((error) => this.refused(delivery, error))
+    }
+    afterwards()
+    this.release()
+  }
+
+  private ackCommand(): Command {
+    if (!this.lanes.options.storeResult || this.result === undefined) return { kind: 'ack' }
+    return { kind: 'ack', result: json().encode(this.result) }
+  }
+
+  private settle(delivery: DeliveryHandle<unknown>, decision: Decision | 'release', error: unknown): void {
+    try {
+      delivery.carryOut(decision, error).catch((refusal) => this.refused(delivery, refusal))
+    } catch (refusal) {
+      this.refused(delivery, refusal)
+    }
+  }
+
+  /** The settlement itself was refused (a full target, say): the source keeps the message and it is tried again later. */
+  private refused(delivery: DeliveryHandle<unknown>, error: unknown): void {
+    const { held } = delivery
+    held.owner.emit({ type: 'error', error })
+    if (held.state !== 'held') return
+    if (held.reason instanceof CancelledError) held.settle({ kind: 'release', delivered: true }).catch(nothing)
+    else {
+      const delayMs = backoffMs({}, delivery.attempt, this.lanes.clock.random())
+      held.settle({ kind: 'requeue', delayMs, countAttempt: true, reason: describeReason(error) }).catch(nothing)
+    }
+  }
+
+  private settled(delivery: DeliveryHandle<unknown>): void {
+    this.unsettled -= 1
+    const { onSettled } = this.lanes.options
+    if (onSettled)
+      this.lanes.emit(
+        onSettled({ delivery, as: delivery.held.endedAs ?? 'lost', value: this.result, error: this.failure }),
+      )
+    this.release()
+  }
+
+  private emitValue(value: R): void {
+    const { onValue } = this.lanes.options
+    if (onValue) this.lanes.emit(onValue(value))
+  }
+
+  private release(): void {
+    if (this.ended && this.unsettled === 0) this.lanes.free(this)
+  }
+}
+
+function isAgain(decision: Decision | 'release'): boolean {
+  return decision !== 'release' && decision.kind === 'again'
+}
+
+function nothing(): void {}

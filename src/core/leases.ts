@@ -1,0 +1,152 @@
+/**
+ * Keeps the leases of one consumer alive, and notices those that are not.
+ *
+ * One timer for all claims: it runs a few times per lease while anything is held and rests otherwise. A claim is
+ * renewed when a third of its lease has passed since the last confirmed renewal was sent.
+ */
+import type { RenewResult } from '../driver.js'
+import { MessageCancelledError } from '../errors.js'
+import type { SourceEvent } from '../events.js'
+import { Eventual } from '../eventual.js'
+import type { Timer } from './clock.js'
+import type { HeldClaim } from './held-claim.js'
+import type { Hub } from './hub.js'
+
+export interface LeaseOptions {
+  readonly leaseMs: number
+  readonly maxLeaseMs: number
+}
+
+/** What the keeper needs from its consumer. */
+export interface LeaseHolder {
+  readonly held: ReadonlySet<HeldClaim>
+  readonly hub: Hub
+  emit(event: SourceEvent): void
+  /** Nothing was settled for a whole lease. */
+  onStalled(): void
+}
+
+export class LeaseKeeper {
+  private timer: Timer | undefined
+  private renewing = false
+  private failing = false
+  private settledAt = 0
+
+  constructor(
+    private readonly holder: LeaseHolder,
+    private readonly options: LeaseOptions,
+  ) {}
+
+  /** A claim was granted. Arms the timer if it rests. */
+  start(): void {
+    this.timer ??= this.holder.hub.clock.after(this.options.leaseMs / 3, () => this.tick())
+  }
+
+  stop(): void {
+    this.timer?.stop()
+    this.timer = undefined
+  }
+
+  /** A settlement was made: the stream is alive. */
+  alive(now: number): void {
+    this.settledAt = now
+  }
+
+  /** Renews now, out of turn: a hint said that something about these claims changed. */
+  check(claims: readonly HeldClaim[]): void {
+    this.renew(claims.filter((claim) => claim.state === 'held'))
+  }
+
+  /** Asks for a lease of `ms` from now. */
+  extend(claim: HeldClaim, ms: number): Eventual<'extended' | 'stale' | 'capped'> {
+    const clock = this.holder.hub.clock
+    if (claim.state !== 'held' || claim.expireIfLate()) return Eventual.resolved('stale')
+    if (clock.now() + ms > claim.aliveAt + this.options.maxLeaseMs) return Eventual.resolved('capped')
+    return this.send([claim], ms).then((results) => {
+      return results[0]?.state === 'stale' || claim.state === 'ended' ? 'stale' : 'extended'
+    })
+  }
+
+  private tick(): void {
+    this.timer = undefined
+    if (this.holder.held.size === 0) return
+    const now = this.holder.hub.clock.now()
+    const due: HeldClaim[] = []
+    for (const claim of [...this.holder.held]) {
+      if (claim.state !== 'held' || claim.expireIfLate() || this.capped(claim, now)) continue
+      if (now - claim.confirmedAt >= claim.claim.leaseMs / 3 - 1) due.push(claim)
+    }
+    this.renew(due)
+    if (now - this.settledAt >= this.options.leaseMs) this.holder.onStalled()
+    this.rearm(now)
+  }
+
+  /** Whether `maxLeaseMs` has run out; the claim then lapses by itself, and its handler is told. */
+  private capped(claim: HeldClaim, now: number): boolean {
+    if (now - claim.aliveAt < this.options.maxLeaseMs) return false
+    if (!claim.stuck) {
+      claim.stuck = true
+      this.holder.emit({ type: 'stuck', id: claim.claim.id })
+    }
+    return true
+  }
+
+  private renew(claims: readonly HeldClaim[]): void {
+    if (claims.length === 0 || this.renewing) return
+    this.renewing = true
+    this.send(claims, this.options.leaseMs).then(
+      () => {
+        this.renewing = false
+        if (this.failing) for (const claim of claims) this.holder.emit({ type: 'lease-restored', id: claim.claim.id })
+        this.failing = false
+      },
+      (error) => {
+        // The claims keep their deadlines: the next tick tries again, or finds them lapsed.
+        this.renewing = false
+        this.failing = true
+        this.holder.emit({ type: 'error', error })
+      },
+    )
+  }
+
+  private send(claims: readonly HeldClaim[], leaseMs: number): Eventual<readonly RenewResult[]> {
+    const { hub } = this.holder
+    const sentAt = hub.clock.now()
+    const renewals = claims.map(({ claim, progress }) => ({
+      id: claim.id,
+      token: claim.token,
+      leaseMs,
+      ...(progress && { progress }),
+    }))
+    return hub
+      .request(() => hub.driver.renew(renewals), leaseMs)
+      .then((results) => {
+        claims.forEach((claim, index) => {
+          const result = results[index]
+          if (result) this.apply(claim, result, sentAt)
+        })
+        return results
+      })
+  }
+
+  private apply(claim: HeldClaim, result: RenewResult, sentAt: number): void {
+    // A settlement that overtook the renewal makes its claim stale here; the settlement's own answer counts.
+    if (claim.state !== 'held') return
+    if (result.state === 'stale') return claim.lose('taken')
+    claim.renewed(sentAt, result.leaseMs, result.leaseExpiresAt)
+    if (result.state === 'cancelled') claim.abort(new MessageCancelledError(claim.claim.id))
+  }
+
+  /** The next tick: at the nearest renewal or deadline. */
+  private rearm(now: number): void {
+    let at = Number.POSITIVE_INFINITY
+    for (const claim of this.holder.held) {
+      const renewAt = claim.stuck
+        ? Number.POSITIVE_INFINITY
+        : Math.max(claim.confirmedAt, now - claim.claim.leaseMs / 6) + claim.claim.leaseMs / 3
+      at = Math.min(at, renewAt, claim.deadline)
+    }
+    if (at === Number.POSITIVE_INFINITY) return
+    this.timer = this.holder.hub.clock.after(Math.max(at - now, 1), () => this.tick())
+  }
+}

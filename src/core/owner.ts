@@ -1,0 +1,24 @@
+import type { SettleCommand } from '../driver.js'
+import type { LeaseLostError } from '../errors.js'
+import type { Released, SourceEvent } from '../events.js'
+import type { Eventual } from '../eventual.js'
+import type { Clock } from './clock.js'
+import type { HeldClaim } from './held-claim.js'
+import type { SettleListener } from './settler.js'
+
+/** Who holds a claim, as the claim sees it. Each `on…` is called once the claim's own state is right. */
+export interface ClaimOwner {
+  readonly clock: Clock
+  readonly queue: string
+  /** The store of the queue, to tell whether another queue shares it. */
+  readonly backend: object
+  readonly closed: Eventual<Released>
+  send(command: SettleCommand, listener: SettleListener): void
+  onEnded(claim: HeldClaim): void
+  onLost(claim: HeldClaim, why: LeaseLostError['why']): void
+  onRefused(claim: HeldClaim): void
+  onUnknown(claim: HeldClaim, error: unknown): void
+  extend(claim: HeldClaim, ms: number): Eventual<'extended' | 'stale' | 'capped'>
+  emit(event: SourceEvent): void
+  progressed(claim: HeldClaim, value: unknown): void
+}

@@ -1,0 +1,78 @@
+/**
+ * One delivery: a consumer of its own that asks for one and ends when that is settled.
+ */
+import { BackendUnavailableError, CancelledError } from '../errors.js'
+import { Eventual } from '../eventual.js'
+import type { ReceiveOptions } from '../queue.js'
+import type { Timer } from './clock.js'
+import type { Consumer } from './consumer.js'
+import type { DeliveryHandle } from './delivery-handle.js'
+import type { QueueCore } from './queue-core.js'
+import { onAbort } from './signals.js'
+import { consumerDefaults } from './source.js'
+
+/** Waits for a delivery. `undefined` when the time is up and the queue was empty; then nothing is held. */
+export function receiveOne<T>(
+  core: QueueCore<T>,
+  options: ReceiveOptions & { readonly take: boolean },
+): Eventual<DeliveryHandle<T> | undefined> {
+  if (options.signal?.aborted) return Eventual.rejected(new CancelledError('idle', { cause: options.signal.reason }))
+  return new Reception(core, options).result
+}
+
+class Reception<T> {
+  readonly result = new Eventual<DeliveryHandle<T> | undefined>()
+  private readonly consumer: Consumer<T>
+  private readonly forget: () => void
+  private timer: Timer | undefined
+  private down: unknown
+
+  constructor(core: QueueCore<T>, options: ReceiveOptions & { readonly take: boolean }) {
+    const { signal, timeoutMs, take } = options
+    this.consumer = core.consume(
+      {
+        hub: core.hub,
+        scope: undefined,
+        decode: (stored) => core.decode(stored),
+        observed: true,
+        emit: (event) => {
+          if (event.type === 'reconnecting') this.down = event.error
+          else if (event.type === 'reconnected') this.down = undefined
+        },
+      },
+      { ...consumerDefaults(core), take, until: timeoutMs === 0 ? 'try' : undefined },
+      {
+        next: (delivery) => this.received(delivery),
+        error: (error) => this.end(() => this.result.reject(error)),
+        complete: () => this.end(() => this.result.resolve(undefined)),
+      },
+    )
+    this.forget = onAbort(signal, () => this.cancel(signal))
+    if (timeoutMs !== undefined && timeoutMs > 0) this.timer = core.hub.clock.after(timeoutMs, () => this.expire())
+    this.consumer.request(1)
+  }
+
+  private received(delivery: DeliveryHandle<T>): void {
+    this.end(() => this.result.resolve(delivery))
+    delivery.held.onEnd(() => this.consumer.stop({ ending: 'silent' }))
+  }
+
+  private cancel(signal: AbortSignal | undefined): void {
+    this.consumer.stop({ reason: signal?.reason, ending: { error: (cancelled) => cancelled } })
+  }
+
+  private expire(): void {
+    const { down } = this
+    const ending =
+      down === undefined
+        ? ('complete' as const)
+        : { error: () => new BackendUnavailableError('the backend could not be reached in time', { cause: down }) }
+    this.consumer.stop({ ending })
+  }
+
+  private end(work: () => void): void {
+    this.timer?.stop()
+    this.forget()
+    work()
+  }
+}

@@ -1,0 +1,135 @@
+import type { CarriedMessage, NewMessage, SettleCommand, SettleResult } from '../../driver.js'
+import { type AdmissionPlan, admit, planAdmission } from './admission.js'
+import { endCancelled, failAttempt, MAINTENANCE_STEP, maintain, mayBeDeliveredAgain } from './maintenance.js'
+import type { Message } from './message.js'
+import { noteFailure, type QueueStore } from './store.js'
+
+/** Finds the store of another queue of the same backend. */
+export type FindStore = (queue: string) => QueueStore
+
+const STALE: SettleResult = { state: 'stale' }
+const ACKED: SettleResult = { state: 'acked' }
+const FORWARDED: SettleResult = { state: 'forwarded' }
+const READY: SettleResult = { state: 'ready' }
+const DELAYED: SettleResult = { state: 'delayed' }
+const DEAD: SettleResult = { state: 'dead' }
+const CANCELLED: SettleResult = { state: 'cancelled' }
+
+/** Carries out one command: one step, and none at all if the claim is not the live one. */
+export function settle(store: QueueStore, command: SettleCommand, findStore: FindStore): SettleResult {
+  const message = liveClaim(store, command.id, command.token)
+  if (message === undefined) return STALE
+  if (command.kind === 'ack') return ack(store, message, command, findStore)
+  if (message.cancelRequested) return cancel(store, message)
+  if (command.kind === 'release') return release(store, message, command.delivered)
+  if (command.kind === 'requeue') return requeue(store, message, command)
+  return deadLetter(store, message, command, findStore)
+}
+
+/** The message of a claim, if that claim is live. */
+export function liveClaim(store: QueueStore, id: string, token: string): Message | undefined {
+  const message = store.find(id)
+  if (message === undefined || message.state !== 'claimed' || message.token !== token) return undefined
+  return message.instant > store.clock.now ? message : undefined
+}
+
+type Command<K extends SettleCommand['kind']> = Extract<SettleCommand, { kind: K }>
+
+function ack(store: QueueStore, message: Message, command: Command<'ack'>, findStore: FindStore): SettleResult {
+  if (command.carry !== undefined && command.carry.length > 0) {
+    const end = () => {
+      store.totals.forwarded += 1
+      store.end(message, 'done', command.result)
+    }
+    return carryOver(store, message, command.carry, findStore, end) ?? FORWARDED
+  }
+  store.lift(message)
+  store.totals.acked += 1
+  store.end(message, 'done', command.result)
+  return ACKED
+}
+
+function cancel(store: QueueStore, message: Message): SettleResult {
+  store.lift(message)
+  endCancelled(store, message)
+  return CANCELLED
+}
+
+function release(store: QueueStore, message: Message, delivered: boolean): SettleResult {
+  store.lift(message)
+  if (!delivered) message.deliveryCount -= 1
+  else if (!mayBeDeliveredAgain(store, message)) return DEAD
+  store.giveBack(message)
+  return READY
+}
+
+function requeue(store: QueueStore, message: Message, command: Command<'requeue'>): SettleResult {
+  store.lift(message)
+  if (command.reason !== undefined) noteFailure(message, command.reason)
+  const mayReturn = command.countAttempt
+    ? failAttempt(store, message, command.reason ?? `attempt ${message.attempt} failed`)
+    : mayBeDeliveredAgain(store, message)
+  if (!mayReturn) return DEAD
+  if (command.delayMs > 0) {
+    store.delay(message, command.delayMs)
+    return DELAYED
+  }
+  store.giveBack(message)
+  return READY
+}
+
+function deadLetter(
+  store: QueueStore,
+  message: Message,
+  command: Command<'dead-letter'>,
+  findStore: FindStore,
+): SettleResult {
+  const { carry, reason } = command
+  if (carry !== undefined && carry.length > 0) {
+    const end = () => {
+      store.totals.forwarded += 1
+      store.end(message, 'dead-elsewhere', undefined, reason)
+    }
+    return carryOver(store, message, carry, findStore, end) ?? DEAD
+  }
+  store.lift(message)
+  noteFailure(message, reason)
+  store.bury(message, reason, message.attempt)
+  return DEAD
+}
+
+/** Ends a claim together with storing what it carries; a refusal, with nothing changed, if that cannot be stored. */
+function carryOver(
+  from: QueueStore,
+  message: Message,
+  carried: readonly CarriedMessage[],
+  findStore: FindStore,
+  end: () => void,
+): SettleResult | undefined {
+  const parcels: { to: QueueStore; batch: NewMessage[]; plan: AdmissionPlan }[] = []
+  for (const [queue, batch] of byQueue(carried)) {
+    const to = findStore(queue)
+    if (to !== from) maintain(to, MAINTENANCE_STEP)
+    const plan = planAdmission(to, batch, to === from ? message : undefined)
+    if (plan instanceof Error) return refusal(plan)
+    parcels.push({ to, batch, plan })
+  }
+  from.lift(message)
+  end()
+  for (const { to, batch, plan } of parcels) admit(to, batch, plan)
+  return undefined
+}
+
+function byQueue(carried: readonly CarriedMessage[]): Map<string, NewMessage[]> {
+  const batches = new Map<string, NewMessage[]>()
+  for (const { queue, message } of carried) {
+    const batch = batches.get(queue)
+    if (batch === undefined) batches.set(queue, [message])
+    else batch.push(message)
+  }
+  return batches
+}
+
+function refusal(error: Error): SettleResult {
+  return { state: 'refused', error }
+}

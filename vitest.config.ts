@@ -1,0 +1,45 @@
+/**
+ * Three lanes, told apart by where a file is:
+ *
+ * - conformance: `test/sources/*.test.ts`, `test/conformance/**` and `*.conformance.test.ts`: real backends, real time.
+ * - slow: `test/slow/**` and `*.slow.test.ts`: crashes, soaks, whole processes.
+ * - fast: all the rest, which is most of it, in virtual time.
+ *
+ * `npx vitest run --project fast` runs one lane, `npx vitest run` all.
+ */
+import { defineConfig } from 'vitest/config'
+
+const conformance = ['test/sources/*.test.ts', 'test/conformance/**/*.test.ts', 'test/**/*.conformance.test.ts']
+const slow = ['test/slow/**/*.test.ts', 'test/**/*.slow.test.ts']
+
+export default defineConfig({
+  // `millrace` and its subpaths mean src, as they do for the compiler.
+  resolve: { tsconfigPaths: true },
+  test: {
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'fast',
+          include: ['test/**/*.test.ts'],
+          exclude: [...conformance, ...slow],
+          testTimeout: 5_000,
+          hookTimeout: 10_000,
+        },
+      },
+      {
+        extends: true,
+        test: { name: 'conformance', include: conformance, exclude: slow, testTimeout: 30_000, hookTimeout: 60_000 },
+      },
+      { extends: true, test: { name: 'slow', include: slow, testTimeout: 120_000, hookTimeout: 120_000 } },
+    ],
+    restoreMocks: true,
+    unstubGlobals: true,
+    coverage: {
+      provider: 'v8',
+      include: ['src/**/*.ts'],
+      reporter: ['text-summary', 'html', 'json-summary'],
+      thresholds: { lines: 95 },
+    },
+  },
+})

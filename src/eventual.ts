@@ -8,17 +8,17 @@
 export class Eventual<T> implements Promise<T> {
   static resolved<T>(value: T): Eventual<T> {
     const eventual = new Eventual<T>()
-    eventual.#locked = true
-    eventual.#state = 'resolved'
-    eventual.#value = value
+    eventual.locked = true
+    eventual.state = 'resolved'
+    eventual.value = value
     return eventual
   }
 
   static rejected<T = never>(error: unknown): Eventual<T> {
     const eventual = new Eventual<T>()
-    eventual.#locked = true
-    eventual.#state = 'rejected'
-    eventual.#value = error
+    eventual.locked = true
+    eventual.state = 'rejected'
+    eventual.value = error
     return eventual
   }
 
@@ -51,34 +51,39 @@ export class Eventual<T> implements Promise<T> {
 
   readonly [Symbol.toStringTag] = 'Eventual'
 
-  #state: 'pending' | 'resolved' | 'rejected' = 'pending'
-  #locked = false
-  #value: unknown
-  #waiting: (() => void)[] | undefined
+  private state: 'pending' | 'resolved' | 'rejected' = 'pending'
+  private locked = false
+  private value: unknown
+  private waiting: (() => void)[] | undefined
+
+  /** Whether it has a value, and no error. */
+  get fulfilled(): boolean {
+    return this.state === 'resolved'
+  }
 
   get pending(): boolean {
-    return this.#state === 'pending'
+    return this.state === 'pending'
   }
 
   /** The first of `resolve` and `reject` counts. A thenable is followed. */
   resolve(value: T | PromiseLike<T>): void {
-    if (this.#locked) return
-    this.#locked = true
-    if (!isThenable(value)) return this.#settle('resolved', value)
+    if (this.locked) return
+    this.locked = true
+    if (!isThenable(value)) return this.settle('resolved', value)
     try {
       value.then(
-        (inner) => this.#settle('resolved', inner),
-        (error) => this.#settle('rejected', error),
+        (inner) => this.settle('resolved', inner),
+        (error) => this.settle('rejected', error),
       )
     } catch (error) {
-      this.#settle('rejected', error)
+      this.settle('rejected', error)
     }
   }
 
   reject(error: unknown): void {
-    if (this.#locked) return
-    this.#locked = true
-    this.#settle('rejected', error)
+    if (this.locked) return
+    this.locked = true
+    this.settle('rejected', error)
   }
 
   // biome-ignore lint/suspicious/noThenProperty: it is a thenable on purpose
@@ -87,11 +92,17 @@ export class Eventual<T> implements Promise<T> {
     onError?: ((error: unknown) => B | PromiseLike<B>) | null,
   ): Eventual<A | B> {
     const next = new Eventual<A | B>()
-    const run = () => this.#pass(next, onValue, onError)
-    if (this.#state !== 'pending') run()
-    else if (this.#waiting) this.#waiting.push(run)
-    else this.#waiting = [run]
+    const run = () => this.pass(next, onValue, onError)
+    if (this.state === 'pending') this.wait(run)
+    else run()
     return next
+  }
+
+  /** Like `then`, without a promise of its own: for callers that have no use for one. */
+  listen(onValue: (value: T) => void, onError: (error: unknown) => void): void {
+    if (this.state === 'resolved') onValue(this.value as T)
+    else if (this.state === 'rejected') onError(this.value)
+    else this.wait(() => this.listen(onValue, onError))
   }
 
   catch<B = never>(onError?: ((error: unknown) => B | PromiseLike<B>) | null): Eventual<T | B> {
@@ -111,24 +122,29 @@ export class Eventual<T> implements Promise<T> {
     )
   }
 
-  #settle(state: 'resolved' | 'rejected', value: unknown): void {
-    this.#state = state
-    this.#value = value
-    const waiting = this.#waiting
-    this.#waiting = undefined
+  private wait(run: () => void): void {
+    if (this.waiting) this.waiting.push(run)
+    else this.waiting = [run]
+  }
+
+  private settle(state: 'resolved' | 'rejected', value: unknown): void {
+    this.state = state
+    this.value = value
+    const waiting = this.waiting
+    this.waiting = undefined
     if (waiting) for (const run of waiting) run()
   }
 
-  #pass<A, B>(
+  private pass<A, B>(
     next: Eventual<A | B>,
     onValue?: ((value: T) => A | PromiseLike<A>) | null,
     onError?: ((error: unknown) => B | PromiseLike<B>) | null,
   ): void {
-    const callback = (this.#state === 'resolved' ? onValue : onError) as ((value: unknown) => A | B) | null | undefined
+    const callback = (this.state === 'resolved' ? onValue : onError) as ((value: unknown) => A | B) | null | undefined
     try {
-      if (callback) next.resolve(callback(this.#value))
-      else if (this.#state === 'resolved') next.resolve(this.#value as A)
-      else next.reject(this.#value)
+      if (callback) next.resolve(callback(this.value))
+      else if (this.state === 'resolved') next.resolve(this.value as A)
+      else next.reject(this.value)
     } catch (error) {
       next.reject(error)
     }

@@ -4,7 +4,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { Codec } from './codec.js'
 import { DeadLetters } from './core/dead-letters.js'
-import { enqueueEntries } from './core/enqueue.js'
+import { enqueueEntries, enqueueOne } from './core/enqueue.js'
 import { listing, type QueuedMessage } from './core/listing.js'
 import { OutcomeWait } from './core/outcome-wait.js'
 import { QueueCore } from './core/queue-core.js'
@@ -143,7 +143,7 @@ export class Queue<T = unknown> implements AsyncDisposable {
   enqueue(payload: T, options?: EnqueueOptions): Promise<Enqueued> {
     return this.#answer(() => {
       checkOptions(options, 'enqueue', rules.enqueueOptions)
-      return enqueueEntries(this.#core, [{ ...options, payload }], options?.signal).then(([first]) => first as Enqueued)
+      return enqueueOne(this.#core, payload, options)
     })
   }
 

@@ -51,7 +51,7 @@ export class Batches<T> implements DemandSubscription, DemandObserver<Delivery<T
     const member = delivery as DeliveryHandle<T>
     this.outstanding -= 1
     this.members.push(member)
-    member.held.onAbort(() => this.aborted(member))
+    member.held.watch({ claimAborted: () => this.aborted(member), claimEnded: nothing })
     if (this.members.length >= this.options.size) this.emit()
     else this.timer ??= this.source.clock.after(this.options.withinMs, () => this.emit())
   }
@@ -89,11 +89,14 @@ export class Batches<T> implements DemandSubscription, DemandObserver<Delivery<T
   private renewWhenSettled(members: readonly DeliveryHandle<T>[]): void {
     let left = members.length
     for (const { held } of members) {
-      held.onEnd(() => {
-        left -= 1
-        if (left > 0) return
-        this.wanted += 1
-        this.ask()
+      held.watch({
+        claimAborted: nothing,
+        claimEnded: () => {
+          left -= 1
+          if (left > 0) return
+          this.wanted += 1
+          this.ask()
+        },
       })
     }
   }
@@ -113,3 +116,5 @@ export class Batches<T> implements DemandSubscription, DemandObserver<Delivery<T
     this.timer?.stop()
   }
 }
+
+function nothing(): void {}

@@ -18,7 +18,7 @@
  * Each step is skipped when nothing is held, so that stopping an idle consumer is done before `stop` returns.
  * A claim request is never abandoned: whatever a late answer grants is released, newest first.
  */
-import type { Claim, ClaimReply, Hint, SettleCommand } from '../driver.js'
+import type { Claim, ClaimReply, ClaimRequest, Hint, RequestToken, SettleCommand } from '../driver.js'
 import { CancelledError, type CancelPhase, DecodeError, LeaseLostError } from '../errors.js'
 import type { Released, SettledAs, SourceEvent, Summary } from '../events.js'
 import { Eventual } from '../eventual.js'
@@ -28,7 +28,7 @@ import type { Hub, HubMember } from './hub.js'
 import { LeaseKeeper } from './leases.js'
 import type { ClaimOwner } from './owner.js'
 import { describeReason } from './policy.js'
-import { Request } from './request.js'
+import { ask, type Request } from './request.js'
 import type { Member, Scope } from './scope.js'
 import { SETTLE_BOUND_MS, type SettleListener } from './settler.js'
 import { ends, type Until } from './until.js'
@@ -156,8 +156,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
   pump(): void {
     if (this.life !== 'open' || this.intake !== 'idle' || this.demand === 0 || this.inbox.length > 0) return
     this.intake = 'claiming'
-    const ready = this.hub.ready()
-    ready.then(
+    this.hub.ready().listen(
       () => this.claim(),
       (error) => this.break(error),
     )
@@ -189,7 +188,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
 
   /** An operator took this delivery and cannot show it to anybody any more. */
   static giveBackUnseen(claim: HeldClaim): void {
-    claim.settle({ kind: 'release', delivered: false }).catch(ignore)
+    claim.settleQuietly({ kind: 'release', delivered: false })
   }
 
   // --- ClaimOwner
@@ -271,29 +270,30 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
     this.woken = false
     const asked = Math.min(this.demand, LARGEST_CLAIM)
     const epoch = this.hub.epoch
-    const { take, leaseMs, label, group, partition } = this.options
-    const request = new Request(this.hub, (token) =>
-      this.hub.driver.claim({
-        token,
-        max: asked,
-        leaseMs,
-        take,
-        consumer: label,
-        ...(group !== undefined && { group }),
-        ...(partition !== undefined && { partition }),
-      }),
-    )
-    this.claimRequest = request
-    request.answer.then(
-      (reply) => this.granted(reply, asked, epoch, request),
+    const sentAt = this.clock.now()
+    ask(
+      this.hub,
+      (token) => this.hub.driver.claim(this.claimOf(token, asked)),
+      undefined,
+      (request) => {
+        this.claimRequest = request
+      },
+    ).listen(
+      (reply) => this.granted(reply, asked, epoch, sentAt),
       (error) => this.refused(error, asked),
     )
   }
 
-  private granted(reply: ClaimReply, asked: number, epoch: number, request: Request<ClaimReply>): void {
+  private claimOf(token: RequestToken, max: number): ClaimRequest {
+    const { take, leaseMs, label: consumer, group, partition } = this.options
+    if (group === undefined && partition === undefined) return { token, max, leaseMs, take, consumer }
+    return { token, max, leaseMs, take, consumer, ...(group !== undefined && { group }), ...(partition !== undefined && { partition }) }
+  }
+
+  private granted(reply: ClaimReply, asked: number, epoch: number, sentAt: number): void {
     this.claimRequest = undefined
     if (this.intake === 'claiming') this.intake = 'idle'
-    for (const claim of reply.claims) this.inbox.push(this.hold(claim, request.sentAt))
+    for (const claim of reply.claims) this.inbox.push(this.hold(claim, sentAt))
     if (this.life !== 'open') {
       this.releaseInbox()
       return this.settleDown()
@@ -405,7 +405,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
     const delivery = new DeliveryHandle<T>(claim, payload)
     if (this.context.observed) this.emit({ type: 'delivered', id: delivery.id, attempt: delivery.attempt })
     if (claim.claim.cancelRequested) this.leases.check([claim])
-    if (this.options.take) claim.settle({ kind: 'ack' }).catch(ignore)
+    if (this.options.take) claim.settleQuietly({ kind: 'ack' })
     this.observer.next(delivery)
   }
 
@@ -413,7 +413,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
     this.inbox.shift()
     const error = new DecodeError(`message ${claim.claim.id} cannot be decoded: ${describeReason(cause)}`, { cause })
     this.emit({ type: 'decode-failed', id: claim.claim.id, error })
-    claim.settle({ kind: 'dead-letter', reason: describeReason(error) }).catch(ignore)
+    claim.settleQuietly({ kind: 'dead-letter', reason: describeReason(error) })
   }
 
   // --- stopping
@@ -493,7 +493,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
 
   private fence(claim: HeldClaim): void {
     this.emit({ type: 'released', id: claim.claim.id })
-    claim.settle({ kind: 'release', delivered: claim.delivered }).catch(ignore)
+    claim.settleQuietly({ kind: 'release', delivered: claim.delivered })
   }
 
   private giveBackSeen(claim: HeldClaim): void {
@@ -501,7 +501,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
       this.life === 'open'
         ? ({ kind: 'requeue', delayMs: 0, countAttempt: true } as const)
         : ({ kind: 'release', delivered: true } as const)
-    claim.settle(command).catch(ignore)
+    claim.settleQuietly(command)
   }
 
   /** Moves on when the last thing that the current step waits for has ended. */
@@ -561,5 +561,3 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
     return Math.max(0, request.lastSentAt + this.options.leaseMs - this.clock.now())
   }
 }
-
-function ignore(): void {}

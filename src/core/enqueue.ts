@@ -1,7 +1,7 @@
 import type { EnqueueStatus, NewMessage } from '../driver.js'
 import { CancelledError, UnsupportedError } from '../errors.js'
 import { Eventual } from '../eventual.js'
-import type { Enqueued, Entry } from '../queue.js'
+import type { Enqueued, EnqueueOptions, Entry } from '../queue.js'
 import type { QueueCore } from './queue-core.js'
 
 /** Prepares every entry, then stores them all or none. Nothing is sent when one of them is refused. */
@@ -11,11 +11,24 @@ export function enqueueEntries<T>(
   signal?: AbortSignal,
 ): Eventual<Enqueued[]> {
   if (entries.length === 0) return Eventual.resolved([])
-  if (signal?.aborted) return Eventual.rejected(new CancelledError('idle', { cause: signal.reason }))
+  refuseAborted(signal)
   for (const { partition } of entries) refusePartition(core, partition)
   return Eventual.all(entries.map((entry) => core.prepare(entry))).then((messages) =>
     core.store(messages, signal).then((statuses) => answers(messages, statuses)),
   )
+}
+
+/** The same for one entry, which is what most calls are about. */
+export function enqueueOne<T>(core: QueueCore<T>, payload: T, options: EnqueueOptions | undefined): Eventual<Enqueued> {
+  refuseAborted(options?.signal)
+  refusePartition(core, options?.partition)
+  return core
+    .prepare({ ...options, payload })
+    .then((message) => core.store([message], options?.signal).then(([status = 'enqueued']) => ({ id: message.id, status })))
+}
+
+function refuseAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted) throw new CancelledError('idle', { cause: signal.reason })
 }
 
 function answers(messages: readonly NewMessage[], statuses: readonly EnqueueStatus[]): Enqueued[] {

@@ -24,6 +24,18 @@ export type Command = SettleCommand extends infer C
 /** What a delivery's signal can carry. */
 export type AbortReason = CancelledError | LeaseLostError | MessageCancelledError | HandlerTimeoutError
 
+/** Who is told how a settlement ended: an `Eventual`, or less. */
+interface Outcome {
+  resolve(settlement: Settlement): void
+  reject(error: unknown): void
+}
+
+/** Told what happens to a claim. */
+export interface ClaimWatcher {
+  claimAborted(claim: HeldClaim): void
+  claimEnded(claim: HeldClaim): void
+}
+
 export class HeldClaim implements SettleListener {
   state: 'held' | 'settling' | 'ended' = 'held'
   /** How it ended, once it has. */
@@ -46,9 +58,10 @@ export class HeldClaim implements SettleListener {
 
   private controller: AbortController | undefined
   private abortReason: AbortReason | undefined
-  private abortWorks: (() => void)[] | undefined
-  private endWorks: (() => void)[] | undefined
-  private outcome: Eventual<Settlement> | undefined
+  /** Nearly always there is one; a list for it would be half of what a claim costs. */
+  private watcher: ClaimWatcher | undefined
+  private moreWatchers: ClaimWatcher[] | undefined
+  private outcome: Outcome | undefined
   private requested: Command['kind'] | undefined
 
   constructor(
@@ -76,18 +89,13 @@ export class HeldClaim implements SettleListener {
     return this.controller.signal
   }
 
-  /** Calls back when the signal aborts; at once if it has. */
-  onAbort(work: () => void): void {
-    if (this.abortReason) work()
-    else if (this.abortWorks) this.abortWorks.push(work)
-    else this.abortWorks = [work]
-  }
-
-  /** Calls back when the claim has ended, whichever way; at once if it has. */
-  onEnd(work: () => void): void {
-    if (this.state === 'ended') work()
-    else if (this.endWorks) this.endWorks.push(work)
-    else this.endWorks = [work]
+  /** Tells of an abort and of the end; at once of what has happened. */
+  watch(watcher: ClaimWatcher): void {
+    if (this.abortReason) watcher.claimAborted(this)
+    if (this.state === 'ended') watcher.claimEnded(this)
+    else if (this.watcher === undefined) this.watcher = watcher
+    else if (this.moreWatchers) this.moreWatchers.push(watcher)
+    else this.moreWatchers = [watcher]
   }
 
   /** Whether the lease is still surely ours; if not, it is given up here and now. */
@@ -99,10 +107,23 @@ export class HeldClaim implements SettleListener {
 
   /** Sends a settlement, unless one was or the claim is gone. */
   settle(command: Command): Eventual<Settlement> {
-    if (this.state === 'settling') return Eventual.resolved<Settlement>('already-settled')
-    if (this.state === 'ended') return Eventual.resolved<Settlement>(this.outcome ? 'already-settled' : 'stale')
-    if (this.expireIfLate()) return Eventual.resolved<Settlement>('stale')
-    return this.send(command, new Eventual<Settlement>())
+    const answer = this.answerWithout()
+    if (answer) return Eventual.resolved(answer)
+    const outcome = new Eventual<Settlement>()
+    this.send(command, outcome)
+    return outcome
+  }
+
+  /** The same without an answer; `refusal` is told of a refusal alone. */
+  settleQuietly(command: Command, refusal: Outcome = NOBODY): void {
+    if (!this.answerWithout()) this.send(command, refusal)
+  }
+
+  /** The answer to a settlement that need not, or may not, be sent. */
+  private answerWithout(): Settlement | undefined {
+    if (this.state === 'settling') return 'already-settled'
+    if (this.state === 'ended') return this.outcome ? 'already-settled' : 'stale'
+    return this.expireIfLate() ? 'stale' : undefined
   }
 
   /**
@@ -110,7 +131,8 @@ export class HeldClaim implements SettleListener {
    * now on; when the preparation fails it is held again, as if nothing had been asked.
    */
   settleAfter(prepared: Eventual<Command>): Eventual<Settlement> {
-    if (this.state !== 'held' || this.expireIfLate()) return this.settle({ kind: 'ack' })
+    const answer = this.answerWithout()
+    if (answer) return Eventual.resolved(answer)
     const outcome = new Eventual<Settlement>()
     this.state = 'settling'
     this.outcome = outcome
@@ -140,9 +162,8 @@ export class HeldClaim implements SettleListener {
     if (this.abortReason) return
     this.abortReason = reason
     this.controller?.abort(reason)
-    const works = this.abortWorks
-    this.abortWorks = undefined
-    if (works) for (const work of works) work()
+    this.watcher?.claimAborted(this)
+    if (this.moreWatchers) for (const watcher of [...this.moreWatchers]) watcher.claimAborted(this)
   }
 
   onSettled(result: SettleResult): void {
@@ -174,23 +195,32 @@ export class HeldClaim implements SettleListener {
     this.outcome?.reject(error)
   }
 
-  private send(command: Command, outcome: Eventual<Settlement>): Eventual<Settlement> {
+  private send(command: Command, outcome: Outcome): void {
     this.state = 'settling'
     this.requested = command.kind
     this.outcome = outcome
-    this.owner.send({ ...command, id: this.claim.id, token: this.claim.token } as SettleCommand, this)
-    return outcome
+    this.owner.send(this.named(command), this)
+  }
+
+  private named(command: Command): SettleCommand {
+    const { id, token } = this.claim
+    // Spelled out for the one that nearly all are: spreading it costs more than all else that sending does.
+    if (command.kind === 'ack' && command.result === undefined && command.carry === undefined) return { id, token, kind: 'ack' }
+    return { ...command, id, token }
   }
 
   private end(as: SettledAs): void {
     this.state = 'ended'
     this.endedAs = as
-    const works = this.endWorks
-    this.endWorks = undefined
-    this.abortWorks = undefined
-    if (works) for (const work of works) work()
+    const { watcher, moreWatchers } = this
+    this.watcher = undefined
+    this.moreWatchers = undefined
+    watcher?.claimEnded(this)
+    if (moreWatchers) for (const more of moreWatchers) more.claimEnded(this)
   }
 }
+
+const NOBODY: Outcome = { resolve: () => {}, reject: () => {} }
 
 /**
  * What is taken off a lease, since clocks of two machines do not run at exactly the same rate and a settlement takes

@@ -11,7 +11,7 @@ import { ClosedError } from '../errors.js'
 import { Eventual } from '../eventual.js'
 import { type Clock, clockOf } from './clock.js'
 import { DueTimer } from './due.js'
-import { Request, type RequestContext } from './request.js'
+import { ask, type RequestContext } from './request.js'
 import { Session } from './session.js'
 import { Settler } from './settler.js'
 import { type Waiter, WaitingRoom } from './waiting.js'
@@ -76,7 +76,7 @@ export class Hub implements RequestContext {
   /** Asks the driver, within the bound for calls, or refuses because the queue is closed. */
   request<T>(call: (token: RequestToken) => Reply<T>, boundMs = CALL_BOUND_MS): Eventual<T> {
     if (this.closed) return Eventual.rejected(new ClosedError(`queue ${JSON.stringify(this.queue)}`))
-    return new Request(this, call, boundMs).answer
+    return ask(this, call, boundMs)
   }
 
   join(member: HubMember): void {
@@ -147,9 +147,10 @@ export class Hub implements RequestContext {
   private turn(): void {
     this.turnPending = false
     this.settler.flush()
-    const eager = [...this.eager]
-    this.eager.clear()
-    for (const member of eager) member.pump()
+    for (const member of this.eager) {
+      this.eager.delete(member)
+      member.pump()
+    }
   }
 
   private listen(): void {

@@ -6,7 +6,7 @@ import { CancelledError } from '../errors.js'
 import type { SettledAs } from '../events.js'
 import type { DeliveryHandle } from './delivery-handle.js'
 import { type HandlerListener, type Interrupt, runHandler } from './handler.js'
-import type { Command } from './held-claim.js'
+import type { ClaimWatcher, Command, HeldClaim } from './held-claim.js'
 import type { Lanes } from './lanes.js'
 import { deliveriesOf } from './parcel.js'
 import { backoffMs, type Decision, describeReason } from './policy.js'
@@ -19,7 +19,7 @@ export interface LaneReport<R> {
   readonly error: unknown
 }
 
-export class Lane<V, R, O> implements HandlerListener<R> {
+export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher {
   private readonly deliveries: readonly DeliveryHandle<unknown>[]
   private interrupt: Interrupt
   private run = 0
@@ -44,8 +44,7 @@ export class Lane<V, R, O> implements HandlerListener<R> {
 
   start(): void {
     for (const delivery of this.deliveries) {
-      delivery.held.onEnd(() => this.settled(delivery))
-      delivery.held.onAbort(() => this.aborted())
+      delivery.held.watch(this)
     }
     this.runOnce()
   }
@@ -147,7 +146,7 @@ export class Lane<V, R, O> implements HandlerListener<R> {
     this.ended = true
     this.failure = undefined
     for (const delivery of this.deliveries) {
-      if (delivery.held.state === 'held') delivery.held.settle(command).catch((error) => this.refused(delivery, error))
+      if (delivery.held.state === 'held') delivery.held.settleQuietly(command, { resolve: nothing, reject: (error) => this.refused(delivery, error) })
     }
     afterwards()
     this.release()
@@ -171,21 +170,26 @@ export class Lane<V, R, O> implements HandlerListener<R> {
     const { held } = delivery
     held.owner.emit({ type: 'error', error })
     if (held.state !== 'held') return
-    if (held.reason instanceof CancelledError) held.settle({ kind: 'release', delivered: true }).catch(nothing)
+    if (held.reason instanceof CancelledError) held.settleQuietly({ kind: 'release', delivered: true })
     else {
       const delayMs = backoffMs({}, delivery.attempt, this.lanes.clock.random())
-      held.settle({ kind: 'requeue', delayMs, countAttempt: true, reason: describeReason(error) }).catch(nothing)
+      held.settleQuietly({ kind: 'requeue', delayMs, countAttempt: true, reason: describeReason(error) })
     }
   }
 
-  private settled(delivery: DeliveryHandle<unknown>): void {
+  claimAborted(): void {
+    this.aborted()
+  }
+
+  claimEnded(claim: HeldClaim): void {
     this.unsettled -= 1
     const { onSettled } = this.lanes.options
-    if (onSettled)
-      this.lanes.emit(
-        onSettled({ delivery, as: delivery.held.endedAs ?? 'lost', value: this.result, error: this.failure }),
-      )
+    if (onSettled) this.lanes.emit(onSettled({ delivery: this.deliveryOf(claim), as: claim.endedAs ?? 'lost', value: this.result, error: this.failure }))
     this.release()
+  }
+
+  private deliveryOf(claim: HeldClaim): DeliveryHandle<unknown> {
+    return this.deliveries.find(({ held }) => held === claim) as DeliveryHandle<unknown>
   }
 
   private emitValue(value: R): void {

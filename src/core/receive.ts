@@ -54,7 +54,7 @@ class Reception<T> {
 
   private received(delivery: DeliveryHandle<T>): void {
     this.end(() => this.result.resolve(delivery))
-    delivery.held.onEnd(() => this.consumer.stop({ ending: 'silent' }))
+    delivery.held.watch({ claimAborted: () => {}, claimEnded: () => this.consumer.stop({ ending: 'silent' }) })
   }
 
   private cancel(signal: AbortSignal | undefined): void {

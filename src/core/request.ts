@@ -25,13 +25,36 @@ export interface RequestContext {
   onUp(): void
 }
 
+/** Asks once; a request is made of it only when the answer is not there at once. */
+export function ask<T>(
+  context: RequestContext,
+  call: (token: RequestToken) => Reply<T>,
+  boundMs?: number,
+  onPending?: (request: Request<T>) => void,
+): Eventual<T> {
+  const token = context.session.begin()
+  const reply = attempt(call, token)
+  const answered = reply instanceof Eventual && reply.fulfilled
+  context.session.called(token, answered)
+  if (answered) return reply
+  const request = new Request(context, call, token, boundMs)
+  onPending?.(request)
+  request.start(reply)
+  return request.answer
+}
+
+function attempt<T>(call: (token: RequestToken) => Reply<T>, token: RequestToken): Reply<T> {
+  try {
+    return call(token)
+  } catch (error) {
+    return Eventual.rejected(error)
+  }
+}
+
 export class Request<T> {
   readonly answer = new Eventual<T>()
-  /** When the first attempt was sent: what the store did, it did no earlier. */
-  readonly sentAt: number
   lastSentAt: number
 
-  private readonly token: RequestToken
   private failures = 0
   private retry: Timer | undefined
   private deadline: Timer | undefined
@@ -40,13 +63,16 @@ export class Request<T> {
   constructor(
     private readonly context: RequestContext,
     private readonly call: (token: RequestToken) => Reply<T>,
-    private readonly boundMs?: number,
+    private readonly token: RequestToken,
+    private readonly boundMs: number | undefined,
   ) {
-    this.token = context.session.begin()
-    this.sentAt = context.clock.now()
-    this.lastSentAt = this.sentAt
-    this.attempt()
-    if (boundMs !== undefined) this.limit(boundMs)
+    this.lastSentAt = context.clock.now()
+  }
+
+  /** Goes on from the reply of the first call. */
+  start(reply: Reply<T>): void {
+    if (this.boundMs !== undefined) this.limit(this.boundMs)
+    this.follow(reply)
   }
 
   /** Gives up after so many milliseconds from now, if there is no answer by then. */
@@ -56,24 +82,19 @@ export class Request<T> {
     this.deadline = this.context.clock.after(boundMs, () => this.giveUp())
   }
 
-  private attempt(): void {
-    this.lastSentAt = this.context.clock.now()
-    try {
-      this.call(this.token).then(
-        (value) => this.succeed(value),
-        (error) => this.fail(error),
-      )
-    } catch (error) {
-      this.fail(error)
-    }
-    if (this.answer.pending)
-      this.retry ??= this.again(Math.min(ATTEMPT_MS, (this.boundMs ?? Number.POSITIVE_INFINITY) / 3))
+  private follow(reply: Reply<T>): void {
+    reply.then(
+      (value) => this.succeed(value),
+      (error) => this.fail(error),
+    )
+    if (this.answer.pending) this.retry ??= this.again(Math.min(ATTEMPT_MS, (this.boundMs ?? Number.POSITIVE_INFINITY) / 3))
   }
 
   private again(delayMs: number): Timer {
     return this.context.clock.after(delayMs, () => {
       this.retry = undefined
-      this.attempt()
+      this.lastSentAt = this.context.clock.now()
+      this.follow(attempt(this.call, this.token))
     })
   }
 

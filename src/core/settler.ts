@@ -3,7 +3,7 @@
  */
 import type { QueueDriver, SettleCommand, SettleResult } from '../driver.js'
 import { BackendUnavailableError, SettlementUnknownError } from '../errors.js'
-import { Request, type RequestContext } from './request.js'
+import { ask, type RequestContext } from './request.js'
 
 /** How long a settlement may stay unconfirmed. */
 export const SETTLE_BOUND_MS = 5_000
@@ -46,8 +46,8 @@ export class Settler {
   }
 
   private send(commands: readonly SettleCommand[], listeners: readonly SettleListener[]): void {
-    const request = new Request(this.context, (token) => this.driver.settle(commands, token), SETTLE_BOUND_MS)
-    request.answer.then(
+    const answer = ask(this.context, (token) => this.driver.settle(commands, token), SETTLE_BOUND_MS)
+    answer.listen(
       (results) => {
         for (let index = 0; index < listeners.length; index += 1) {
           listeners[index]?.onSettled(results[index] ?? MISSING)

@@ -141,7 +141,7 @@ class SourceSubscription<T> implements DemandSubscription {
 
   private next(delivery: DeliveryHandle<T>): void {
     if (this.unlimited) {
-      delivery.held.onEnd(() => this.consumer.request(1))
+      delivery.held.watch({ claimAborted: () => {}, claimEnded: () => this.consumer.request(1) })
       if (this.consumer.unsettled >= this.credit) this.events.emit({ type: 'credit-limited', credit: this.credit })
     }
     this.observer.next(delivery)

@@ -41,10 +41,8 @@ export function admit(store: QueueStore, batch: readonly NewMessage[], plan: Adm
   clear(store, plan.length, plan.bytes)
   const statuses = new Array<EnqueueStatus>(batch.length)
   for (let index = 0; index < batch.length; index += 1) {
-    const message = batch[index] as NewMessage
-    const fresh = plan.fresh === undefined ? store.find(message.id) === undefined : plan.fresh[index] === true
-    if (fresh) store.add(message, sizeOf(message))
-    statuses[index] = fresh ? 'enqueued' : 'duplicate'
+    const wanted = plan.fresh === undefined || plan.fresh[index] === true
+    statuses[index] = wanted && store.add(batch[index] as NewMessage) ? 'enqueued' : 'duplicate'
   }
   return statuses
 }

@@ -3,13 +3,15 @@ import { expire, MAINTENANCE_STEP, maintain } from './maintenance.js'
 import { type Message, NEVER } from './message.js'
 import type { QueueStore } from './store.js'
 
+type Mutable<T> = { -readonly [K in keyof T]: T[K] }
+
 /** Grants what is ready, after what has become due was moved. */
 export function claim(store: QueueStore, request: ClaimRequest): ClaimReply {
   const claims: Claim[] = []
   const leaseMs = grantable(request.leaseMs)
   store.sessions.noteLease(leaseMs)
   if (!store.paused) grantUpTo(store, request, leaseMs, claims)
-  return withNextDue({ claims, paused: store.paused }, store)
+  return withNextDue<Mutable<ClaimReply>>({ claims, paused: store.paused }, store)
 }
 
 /** The lease that is granted for one that is asked for. */
@@ -18,10 +20,10 @@ export function grantable(leaseMs: number): number {
 }
 
 /** Adds how long nothing will happen by itself, if something will. */
-export function withNextDue<T extends object>(reply: T, store: QueueStore): T & { nextDueMs?: number } {
+export function withNextDue<T extends { nextDueMs?: number }>(reply: T, store: QueueStore): T {
   const next = store.nextAt
-  if (next === NEVER) return reply
-  return Object.assign(reply, { nextDueMs: Math.max(0, next - store.clock.now) })
+  if (next !== NEVER) reply.nextDueMs = Math.max(0, next - store.clock.now)
+  return reply
 }
 
 /** Goes on until enough is granted or nothing is ready; a step of maintenance may have left more that is due. */
@@ -47,7 +49,7 @@ function grantReady(store: QueueStore, request: ClaimRequest, leaseMs: number, c
 }
 
 function asClaim(store: QueueStore, message: Message, leaseMs: number): Claim {
-  const claim: { -readonly [K in keyof Claim]: Claim[K] } = {
+  const claim: Mutable<Claim> = {
     id: message.id,
     token: message.token,
     fence: message.fence,

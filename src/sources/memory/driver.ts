@@ -32,7 +32,7 @@ import { listDeadLetters, listMessages } from './listing.js'
 import { MAINTENANCE_STEP, maintain } from './maintenance.js'
 import { notesOf } from './message.js'
 import type { Session } from './sessions.js'
-import { type FindStore, liveClaim, settle } from './settling.js'
+import { type FindStore, settle } from './settling.js'
 import type { QueueStore } from './store.js'
 
 /** What a driver needs of the backend that opened it. */
@@ -118,7 +118,7 @@ export class MemoryDriver implements QueueDriver {
     if (!this.#mayEnter()) return this.#refuse()
     this.#store.clock.read()
     const moved = maintain(this.#store, limit)
-    return this.#leave(withNextDue({ moved }, this.#store))
+    return this.#leave(withNextDue<{ moved: number; nextDueMs?: number }>({ moved }, this.#store))
   }
 
   arrivals(): Observable<Hint> {
@@ -255,7 +255,7 @@ export class MemoryDriver implements QueueDriver {
 const STALE_RENEWAL: RenewResult = { state: 'stale', leaseMs: 0, leaseExpiresAt: 0 }
 
 function renew(store: QueueStore, renewal: Renewal): RenewResult {
-  const message = liveClaim(store, renewal.id, renewal.token)
+  const message = store.liveClaim(renewal.id, renewal.token)
   if (message === undefined) return STALE_RENEWAL
   const leaseMs = grantable(renewal.leaseMs)
   store.sessions.noteLease(leaseMs)

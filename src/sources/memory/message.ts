@@ -1,5 +1,4 @@
 import type { NewMessage } from '../../driver.js'
-import type { Rank } from './ready-set.js'
 
 /** Stands for "no instant" where one may be absent; a number, so that the field keeps one representation. */
 export const NEVER = -1
@@ -24,30 +23,29 @@ export interface Notes {
   result: Uint8Array | undefined
 }
 
-const NO_BYTES = new Uint8Array(0)
+const NO_BYTES: Uint8Array = new Uint8Array(0)
 
 /**
- * One message, from its enqueue until its outcome is forgotten.
+ * One message, from its enqueue until its outcome is forgotten; then the record serves another message.
  *
  * All fields are set by the constructor and in one order, so that all messages share one shape.
  */
 export class Message {
-  readonly id: string
-  bytes: Uint8Array
+  id = ''
+  bytes = NO_BYTES
   /** What it costs of `maxBytes`. */
-  readonly size: number
-  readonly priority: number
-  readonly key: string | undefined
-  headers: Readonly<Record<string, string>> | undefined
-  readonly rank: Rank
-  readonly enqueuedAt: number
+  size = 0
+  priority = 0
+  key: string | undefined = undefined
+  headers: Readonly<Record<string, string>> | undefined = undefined
+  enqueuedAt = 0
   /** With `arrival` its place in the queue. For a delayed message it is the instant when it becomes ready. */
-  arrivedAt: number
-  arrival: number
-  readonly ttlMs: number
-  expiresAt: number
-  readonly buryExpired: boolean
-  state: MessageState = 'ready'
+  arrivedAt = 0
+  arrival = 0
+  ttlMs = NEVER
+  expiresAt = NEVER
+  buryExpired = false
+  state: MessageState = 'forgotten'
   attempt = 1
   deliveryCount = 0
   /** When the agenda looks at it: the end of its lease while it is claimed, else of its time to live. */
@@ -62,22 +60,25 @@ export class Message {
   watched = false
   endedAt = 0
   notes: Notes | undefined = undefined
+}
 
-  constructor(source: NewMessage, size: number, rank: Rank, now: number, expiresAt: number) {
-    this.id = source.id
-    this.bytes = source.bytes
-    this.size = size
-    this.priority = source.priority
-    this.key = source.key
-    this.headers = source.headers
-    this.rank = rank
-    this.enqueuedAt = now
-    this.arrivedAt = now
-    this.arrival = 0
-    this.ttlMs = source.ttlMs ?? NEVER
-    this.expiresAt = expiresAt
-    this.buryExpired = source.whenExpired === 'dead-letter'
-  }
+/** Fills a record that serves nobody. */
+export function fill(message: Message, source: NewMessage, size: number, now: number): void {
+  message.id = source.id
+  message.bytes = source.bytes
+  message.size = size
+  message.priority = source.priority
+  message.key = source.key
+  message.headers = source.headers
+  message.enqueuedAt = now
+  message.ttlMs = source.ttlMs === undefined ? NEVER : Math.ceil(source.ttlMs)
+  message.expiresAt = NEVER
+  message.buryExpired = source.whenExpired === 'dead-letter'
+  message.attempt = 1
+  message.deliveryCount = 0
+  message.taken = false
+  message.cancelRequested = false
+  message.watched = false
 }
 
 /** The notes of a message, made now if there are none. */
@@ -97,6 +98,7 @@ export function notesOf(message: Message): Notes {
 /** Lets go of what a finished message no longer needs. */
 export function strip(message: Message): void {
   message.bytes = NO_BYTES
+  message.key = undefined
   message.headers = undefined
   message.token = ''
   message.consumer = ''

@@ -4,7 +4,7 @@ import type { Message } from './message.js'
 import { OrderedList, type Placed, precedes } from './ordered-list.js'
 
 /** All ready messages of one priority, in order of arrival. */
-export class Rank {
+class Rank {
   readonly messages = new OrderedList<Message>()
   heapIndex = -1
   /** Whether waiting counts for nothing here: the rank comes after all that age, in order of priority. */
@@ -48,19 +48,6 @@ export class ReadySet {
   size = 0
   bytes = 0
 
-  /** The rank of a priority. Messages keep it, so that they find back without a search. */
-  rank(priority: number): Rank {
-    if (this.#latest?.priority === priority) return this.#latest
-    let rank = this.#ranks.get(priority)
-    if (rank === undefined) {
-      rank = new Rank(priority)
-      rank.applyAgeing(this.#ageing)
-      this.#ranks.set(priority, rank)
-    }
-    this.#latest = rank
-    return rank
-  }
-
   setAgeing(ageing: Ageing | null): void {
     this.#ageing = ageing
     for (const rank of this.#ranks.values()) rank.applyAgeing(ageing)
@@ -68,7 +55,7 @@ export class ReadySet {
   }
 
   insert(message: Message): void {
-    const { rank } = message
+    const rank = this.#rankOf(message.priority)
     const before = rank.messages.first
     rank.messages.insert(message)
     this.size += 1
@@ -93,7 +80,7 @@ export class ReadySet {
   }
 
   remove(message: Message): void {
-    const { rank } = message
+    const rank = this.#rankOf(message.priority)
     const wasFirst = rank.messages.first === message
     rank.messages.remove(message)
     this.size -= 1
@@ -120,6 +107,19 @@ export class ReadySet {
       for (const message of rank.messages.after(from, limit - found.length)) found.push(message)
     }
     return found
+  }
+
+  /** The rank of a priority; most often the same as last time. */
+  #rankOf(priority: number): Rank {
+    if (this.#latest?.priority === priority) return this.#latest
+    let rank = this.#ranks.get(priority)
+    if (rank === undefined) {
+      rank = new Rank(priority)
+      rank.applyAgeing(this.#ageing)
+      this.#ranks.set(priority, rank)
+    }
+    this.#latest = rank
+    return rank
   }
 
   #ranksFrom(priority: number): Rank[] {

@@ -17,20 +17,13 @@ const CANCELLED: SettleResult = { state: 'cancelled' }
 
 /** Carries out one command: one step, and none at all if the claim is not the live one. */
 export function settle(store: QueueStore, command: SettleCommand, findStore: FindStore): SettleResult {
-  const message = liveClaim(store, command.id, command.token)
+  const message = store.liveClaim(command.id, command.token)
   if (message === undefined) return STALE
   if (command.kind === 'ack') return ack(store, message, command, findStore)
   if (message.cancelRequested) return cancel(store, message)
   if (command.kind === 'release') return release(store, message, command.delivered)
   if (command.kind === 'requeue') return requeue(store, message, command)
   return deadLetter(store, message, command, findStore)
-}
-
-/** The message of a claim, if that claim is live. */
-export function liveClaim(store: QueueStore, id: string, token: string): Message | undefined {
-  const message = store.find(id)
-  if (message === undefined || message.state !== 'claimed' || message.token !== token) return undefined
-  return message.instant > store.clock.now ? message : undefined
 }
 
 type Command<K extends SettleCommand['kind']> = Extract<SettleCommand, { kind: K }>

@@ -3,7 +3,8 @@ import { Agenda } from './agenda.js'
 import type { Clock } from './clock.js'
 import { Fifo } from './fifo.js'
 import { HintBoard } from './hint-board.js'
-import { type EndState, Message, NEVER, notesOf, strip } from './message.js'
+import { type EndState, fill, type Message, NEVER, notesOf, sizeOf, strip } from './message.js'
+import { MessagePool } from './message-pool.js'
 import { OrderedList } from './ordered-list.js'
 import { ReadySet } from './ready-set.js'
 import { SequenceLog } from './sequence-log.js'
@@ -49,6 +50,7 @@ export class QueueStore {
   bytes = 0
 
   readonly #byId = new Map<string, Message>()
+  readonly #pool = new MessagePool()
   /** Finished messages whose outcome is retained, in the order in which they ended. */
   readonly #outcomes = new Fifo<Message>()
   #arrivals = 0
@@ -72,6 +74,13 @@ export class QueueStore {
     return message === undefined || !this.#outlived(message) ? message : undefined
   }
 
+  /** The message of a claim, if that claim is live. */
+  liveClaim(id: string, token: string): Message | undefined {
+    const message = this.#byId.get(id)
+    if (message === undefined || message.state !== 'claimed' || message.token !== token) return undefined
+    return message.instant > this.clock.now ? message : undefined
+  }
+
   /** The next instant at which something happens by itself, or `NEVER`. */
   get nextAt(): number {
     const due = this.delayed.first?.arrivedAt ?? NEVER
@@ -80,18 +89,23 @@ export class QueueStore {
     return Math.min(due, deadline)
   }
 
-  /** Stores a new message whose id is free. */
-  add(source: NewMessage, size: number): void {
-    const { now, ahead } = this.clock
-    const expiresAt = source.ttlMs === undefined ? NEVER : ahead + Math.ceil(source.ttlMs)
-    const message = new Message(source, size, this.ready.rank(source.priority), now, expiresAt)
-    const outlived = this.#byId.get(source.id)
-    if (outlived !== undefined) this.#forgetOutcomesUpTo(outlived)
+  /** Stores a new message; false if its id is not free. */
+  add(source: NewMessage): boolean {
+    const known = this.#byId.get(source.id)
+    if (known !== undefined) {
+      if (!this.#outlived(known)) return false
+      this.#forgetOutcomesUpTo(known)
+    }
+    const size = sizeOf(source)
+    const message = this.#pool.take()
+    fill(message, source, size, this.clock.now)
+    this.#startTtl(message)
     this.#byId.set(source.id, message)
     this.bytes += size
     this.totals.enqueued += 1
     if (source.delayMs > 0) this.delay(message, source.delayMs)
     else this.arrive(message)
+    return true
   }
 
   /** Makes a message ready, as the last of its priority, and tells. */
@@ -196,16 +210,16 @@ export class QueueStore {
     message.attempt = 1
     message.deliveryCount = 0
     message.cancelRequested = false
-    if (message.ttlMs !== NEVER) message.expiresAt = this.clock.ahead + Math.ceil(message.ttlMs)
+    this.#startTtl(message)
     this.arrive(message)
   }
 
   /** Ends a lifted message without a trace. Its id is free again. */
   forget(message: Message): void {
     this.bytes -= message.size
-    message.state = 'forgotten'
-    this.#byId.delete(message.id)
+    strip(message)
     this.#tellEnd(message)
+    this.#recycle(message)
   }
 
   /** Forgets outcomes that are too many or too old, at most `limit` of them. */
@@ -253,8 +267,18 @@ export class QueueStore {
 
   #forgetOldestOutcome(): void {
     const oldest = this.#outcomes.shift() as Message
-    oldest.state = 'forgotten'
-    this.#byId.delete(oldest.id)
+    oldest.notes = undefined
+    this.#recycle(oldest)
+  }
+
+  #recycle(message: Message): void {
+    message.state = 'forgotten'
+    this.#byId.delete(message.id)
+    this.#pool.give(message)
+  }
+
+  #startTtl(message: Message): void {
+    if (message.ttlMs !== NEVER) message.expiresAt = this.clock.ahead + message.ttlMs
   }
 
   #tellEnd(message: Message): void {

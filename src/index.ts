@@ -3,7 +3,6 @@
  *
  * @packageDocumentation
  */
-export type { StandardSchemaV1 } from '@standard-schema/spec'
 export { bytes, type Codec, json } from './codec.js'
 export type { DeadLetter, DeadLetterFilter, DeadLetters } from './core/dead-letters.js'
 export type { Handler, HandlerResult } from './core/handler.js'

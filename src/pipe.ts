@@ -67,7 +67,7 @@ export function pipe<A, B, C, D, E, F, G, H, I>(
 ): Flow<I>
 export function pipe(source: Observable<unknown>, ...operators: Operator<never, unknown>[]): Flow<unknown> {
   has('an Observable', 'subscribe')(source, 'pipe.source')
-  operators.forEach((operator, index) => callable(operator, `pipe.operators[${index}]`))
+  for (const [index, operator] of operators.entries()) callable(operator, `pipe.operators[${index}]`)
   const clock = source instanceof BaseFlow ? source.clock : clockOf(undefined)
   return operators.reduce<Flow<unknown>>(
     (flow, operator) => asFlow(operator(flow as Flow<never>), clock),

@@ -7,30 +7,26 @@
  *                         │
  *                         └──fewer than asked──▶ parked ──hint, due timer, slow poll──▶ claiming
  *
- * Life:
+ * How it ends is told in `stopping.ts`.
  *
- *     open ──stop──▶ draining ──drainMs──▶ grace ──graceMs──▶ closing ──all answers in──▶ closed
- *
- * - `draining`: intake has stopped, handlers go on undisturbed; what was claimed but not handed over is released.
- * - `grace`: the signals of what is still held have aborted; its settlements count, its leases are renewed.
- * - `closing`: what was still held is released and fenced; only answers of the store are awaited, each within a bound.
- *
- * Each step is skipped when nothing is held, so that stopping an idle consumer is done before `stop` returns.
  * A claim request is never abandoned: whatever a late answer grants is released, newest first.
  */
 import type { Claim, ClaimReply, ClaimRequest, Hint, RequestToken, SettleCommand } from '../driver.js'
-import { CancelledError, type CancelPhase, DecodeError, LeaseLostError } from '../errors.js'
-import type { Released, SettledAs, SourceEvent, Summary } from '../events.js'
+import { CancelledError, type CancelPhase, type DecodeError, LeaseLostError } from '../errors.js'
+import type { Released, SourceEvent, Summary } from '../events.js'
 import { Eventual } from '../eventual.js'
+import { Account } from './account.js'
 import { DeliveryHandle } from './delivery-handle.js'
 import { HeldClaim } from './held-claim.js'
 import type { Hub, HubMember } from './hub.js'
+import { Inbox, type InboxOwner } from './inbox.js'
 import { LeaseKeeper } from './leases.js'
 import type { ClaimOwner } from './owner.js'
 import { describeReason } from './policy.js'
 import { ask, type Request } from './request.js'
 import type { Member, Scope } from './scope.js'
 import { SETTLE_BOUND_MS, type SettleListener } from './settler.js'
+import { type StepBounds, type Stoppable, Stopping } from './stopping.js'
 import { ends, type Until } from './until.js'
 
 /** The most claims of one request. */
@@ -56,9 +52,7 @@ export interface ConsumerObserver<T> {
   complete(): void
 }
 
-export interface StopOptions {
-  readonly drainMs?: number | undefined
-  readonly graceMs?: number | undefined
+export interface StopOptions extends StepBounds {
   /** The caller's own reason; becomes the cause of what signals carry. */
   readonly reason?: unknown
   /** How the stream ends for its observer. */
@@ -76,36 +70,24 @@ export interface ConsumerContext<T> {
 }
 
 type Intake = 'idle' | 'claiming' | 'parked'
-type Life = 'open' | 'draining' | 'grace' | 'closing' | 'closed'
 
-export class Consumer<T> implements ClaimOwner, HubMember, Member {
+export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppable, Member {
   readonly closed = new Eventual<Released>()
   readonly held = new Set<HeldClaim>()
   readonly kind: string
   readonly hub: Hub
 
   private intake: Intake = 'idle'
-  private life: Life = 'open'
   private demand = 0
-  private inbox: HeldClaim[] = []
-  private decoding = false
+  private readonly inbox = new Inbox<T>(this)
   private claimRequest: Request<ClaimReply> | undefined
   private woken = false
   private ending: StopOptions['ending'] = 'silent'
   private cancelled: CancelledError | undefined
-  private stepTimer: { stop(): void } | undefined
-  private graceMs = 0
   private down = false
   private readonly leases: LeaseKeeper
-  private readonly account = {
-    acked: 0,
-    requeued: 0,
-    deadLettered: 0,
-    lost: 0,
-    released: 0,
-    settledDuringGrace: 0,
-    abandoned: 0,
-  }
+  private readonly account = new Account()
+  private readonly stopping = new Stopping(this)
 
   constructor(
     private readonly context: ConsumerContext<T>,
@@ -132,12 +114,12 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
   }
 
   get summary(): Summary {
-    return { ...this.account }
+    return this.account.summary
   }
 
   /** Whether it still takes in messages. */
   get open(): boolean {
-    return this.life === 'open'
+    return this.stopping.life === 'open'
   }
 
   /** How many deliveries are out and not settled. */
@@ -147,14 +129,14 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
 
   /** Asks for `n` more deliveries. */
   request(n: number): void {
-    if (this.life !== 'open') return
+    if (!this.open) return
     this.demand += n
-    if (this.intake === 'idle' && this.inbox.length === 0) this.hub.soon(this)
+    if (this.intake === 'idle' && this.inbox.size === 0) this.hub.soon(this)
     else this.deliver()
   }
 
   pump(): void {
-    if (this.life !== 'open' || this.intake !== 'idle' || this.demand === 0 || this.inbox.length > 0) return
+    if (!this.open || this.intake !== 'idle' || this.demand === 0 || this.inbox.size > 0) return
     this.intake = 'claiming'
     this.hub.ready().listen(
       () => this.claim(),
@@ -174,7 +156,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
    * Fulfils when everything is back in the store, or known not to be; never rejects.
    */
   stop(options: StopOptions): Eventual<Released> {
-    if (this.life === 'open') this.begin(options)
+    if (this.open) this.begin(options)
     else this.hasten(options)
     return this.closed
   }
@@ -201,27 +183,27 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
   onEnded(claim: HeldClaim): void {
     this.leases.alive(claim.confirmedAt)
     const as = claim.endedAs ?? 'lost'
-    this.count(as)
+    this.account.settled(as, this.stopping.late)
     if (this.context.observed) this.emit({ type: 'settled', id: claim.claim.id, as })
     this.drop(claim)
   }
 
   onLost(claim: HeldClaim, why: LeaseLostError['why']): void {
-    this.account.lost += 1
+    this.account.lost()
     this.emit({ type: why === 'taken' ? 'lease-lost' : 'lease-expired', id: claim.claim.id })
     this.drop(claim)
   }
 
   onUnknown(claim: HeldClaim, error: unknown): void {
-    if (this.life === 'open') this.account.lost += 1
-    else this.account.abandoned += 1
+    if (this.open) this.account.lost()
+    else this.account.abandoned(1)
     claim.abort(new LeaseLostError(claim.claim.id, 'expired'))
     this.emit({ type: 'error', error })
     this.drop(claim)
   }
 
   onRefused(claim: HeldClaim): void {
-    if (this.life === 'closing') this.fence(claim)
+    if (this.stopping.life === 'closing') this.fence(claim)
   }
 
   extend(claim: HeldClaim, ms: number): Eventual<'extended' | 'stale' | 'capped'> {
@@ -263,7 +245,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
   // --- intake
 
   private claim(): void {
-    if (this.life !== 'open' || this.demand === 0) {
+    if (!this.open || this.demand === 0) {
       this.intake = 'idle'
       return this.passOnWake()
     }
@@ -287,16 +269,24 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
   private claimOf(token: RequestToken, max: number): ClaimRequest {
     const { take, leaseMs, label: consumer, group, partition } = this.options
     if (group === undefined && partition === undefined) return { token, max, leaseMs, take, consumer }
-    return { token, max, leaseMs, take, consumer, ...(group !== undefined && { group }), ...(partition !== undefined && { partition }) }
+    return {
+      token,
+      max,
+      leaseMs,
+      take,
+      consumer,
+      ...(group !== undefined && { group }),
+      ...(partition !== undefined && { partition }),
+    }
   }
 
   private granted(reply: ClaimReply, asked: number, epoch: number, sentAt: number): void {
     this.claimRequest = undefined
     if (this.intake === 'claiming') this.intake = 'idle'
-    for (const claim of reply.claims) this.inbox.push(this.hold(claim, sentAt))
-    if (this.life !== 'open') {
-      this.releaseInbox()
-      return this.settleDown()
+    for (const claim of reply.claims) this.inbox.add(this.hold(claim, sentAt))
+    if (!this.open) {
+      for (const unwanted of this.inbox.empty()) this.fence(unwanted)
+      return this.stopping.settleDown()
     }
     if (reply.claims.length > 0) this.emit({ type: 'claimed', count: reply.claims.length })
     this.hub.dueIn(reply.nextDueMs)
@@ -311,10 +301,10 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
   private refused(error: unknown, asked: number): void {
     this.claimRequest = undefined
     this.intake = 'idle'
-    if (this.life === 'open') return this.break(error)
+    if (this.open) return this.break(error)
     // No answer within the bound: whatever it granted lapses by itself.
-    this.account.abandoned += asked
-    this.settleDown()
+    this.account.abandoned(asked)
+    this.stopping.settleDown()
   }
 
   private goOn(): void {
@@ -361,45 +351,15 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
 
   // --- hand-over
 
-  /** Hands over what was claimed while somebody wants it. */
-  private deliver(): void {
-    while (this.demand > 0 && this.inbox.length > 0 && !this.decoding && this.life === 'open') {
-      const claim = this.inbox[0] as HeldClaim
-      if (claim.state !== 'held' || claim.expireIfLate()) {
-        this.inbox.shift()
-        continue
-      }
-      this.decode(claim)
-    }
-    if (this.inbox.length === 0 && this.demand > 0 && this.life === 'open' && this.intake === 'idle')
-      this.hub.soon(this)
+  get wants(): boolean {
+    return this.demand > 0 && this.open
   }
 
-  private decode(claim: HeldClaim): void {
-    let payload: T | Eventual<T>
-    try {
-      payload = this.context.decode(claim.claim.bytes)
-    } catch (error) {
-      return this.poisoned(claim, error)
-    }
-    if (!(payload instanceof Eventual)) return this.handOver(claim, payload)
-    this.decoding = true
-    payload.then(
-      (value) => this.decoded(() => this.handOver(claim, value)),
-      (error) => this.decoded(() => this.poisoned(claim, error)),
-    )
+  decode(bytes: Uint8Array): T | Eventual<T> {
+    return this.context.decode(bytes)
   }
 
-  private decoded(work: () => void): void {
-    this.decoding = false
-    if (this.life !== 'open') return
-    work()
-    this.deliver()
-  }
-
-  private handOver(claim: HeldClaim, payload: T): void {
-    this.inbox.shift()
-    if (claim.state !== 'held') return
+  handOver(claim: HeldClaim, payload: T): void {
     this.demand -= 1
     claim.delivered = true
     const delivery = new DeliveryHandle<T>(claim, payload)
@@ -409,121 +369,62 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
     this.observer.next(delivery)
   }
 
-  private poisoned(claim: HeldClaim, cause: unknown): void {
-    this.inbox.shift()
-    const error = new DecodeError(`message ${claim.claim.id} cannot be decoded: ${describeReason(cause)}`, { cause })
+  onPoison(claim: HeldClaim, error: DecodeError): void {
     this.emit({ type: 'decode-failed', id: claim.claim.id, error })
     claim.settleQuietly({ kind: 'dead-letter', reason: describeReason(error) })
   }
 
+  private deliver(): void {
+    this.inbox.deliver()
+    if (this.inbox.size === 0 && this.wants && this.intake === 'idle') this.hub.soon(this)
+  }
+
   // --- stopping
 
-  private begin(options: StopOptions): void {
-    this.life = 'draining'
-    this.demand = 0
-    this.ending = options.ending
-    const phase: CancelPhase =
-      this.held.size > this.inbox.length ? 'handling' : this.intake === 'claiming' ? 'claiming' : 'idle'
-    this.cancelled = new CancelledError(phase, options.reason === undefined ? undefined : { cause: options.reason })
-    this.graceMs = options.graceMs ?? this.options.graceMs
-    this.claimRequest?.limit(Math.min(this.lapseMs(this.claimRequest), this.graceMs + SETTLE_BOUND_MS))
-    this.hub.waiting.leave(this)
-    this.passOnWake()
-    this.releaseInbox()
-    this.drain(options.drainMs ?? this.options.drainMs)
+  get claiming(): boolean {
+    return this.claimRequest !== undefined
   }
 
-  private drain(drainMs: number): void {
-    if (!this.holding()) return this.toClosing()
-    if (drainMs <= 0) return this.toGrace()
-    this.stepTimer = this.clock.after(drainMs, () => this.toGrace())
-  }
-
-  private toGrace(): void {
-    this.stepTimer?.stop()
-    this.life = 'grace'
-    for (const claim of [...this.held]) {
-      if (claim.state === 'held') claim.abort(this.cancelled as CancelledError)
-    }
-    this.armGrace()
-  }
-
-  private armGrace(): void {
-    this.stepTimer?.stop()
-    // A handler may have settled, synchronously, when its signal aborted.
-    if (!this.holding()) return this.toClosing()
-    if (this.graceMs <= 0) return this.toClosing()
-    this.stepTimer = this.clock.after(this.graceMs, () => this.toClosing())
-  }
-
-  private toClosing(): void {
-    if (this.life === 'closing' || this.life === 'closed') return
-    this.stepTimer?.stop()
-    this.life = 'closing'
-    for (const claim of [...this.held].reverse()) {
-      if (claim.state !== 'held') continue
-      claim.abort(this.cancelled as CancelledError)
-      this.fence(claim)
-    }
-    this.settleDown()
-  }
-
-  private hasten(options: StopOptions): void {
-    if (options.ending !== 'silent' && this.ending === 'silent') this.ending = options.ending
-    if (options.drainMs === undefined && options.graceMs === undefined) return
-    this.graceMs = Math.min(this.graceMs, options.graceMs ?? this.graceMs)
-    if (this.life === 'draining' && options.drainMs !== undefined && options.drainMs <= 0) this.toGrace()
-    else if (this.life === 'grace') this.armGrace()
-  }
-
-  /** Whether anything was handed over that could still settle by itself. */
-  private holding(): boolean {
-    for (const claim of this.held) if (claim.state === 'held') return true
-    return false
-  }
-
-  private releaseInbox(): void {
-    const inbox = this.inbox
-    this.inbox = []
-    for (const claim of inbox.reverse()) {
-      if (claim.state !== 'held') continue
-      this.fence(claim)
-    }
-  }
-
-  private fence(claim: HeldClaim): void {
+  fence(claim: HeldClaim): void {
     this.emit({ type: 'released', id: claim.claim.id })
     claim.settleQuietly({ kind: 'release', delivered: claim.delivered })
   }
 
-  private giveBackSeen(claim: HeldClaim): void {
-    const command =
-      this.life === 'open'
-        ? ({ kind: 'requeue', delayMs: 0, countAttempt: true } as const)
-        : ({ kind: 'release', delivered: true } as const)
-    claim.settleQuietly(command)
-  }
-
-  /** Moves on when the last thing that the current step waits for has ended. */
-  private settleDown(): void {
-    if (this.life === 'open' || this.life === 'closed') return
-    if (this.life !== 'closing') {
-      if (!this.holding()) this.toClosing()
-      return
-    }
-    if (this.held.size > 0 || this.claimRequest) return
-    this.close()
-  }
-
-  private close(): void {
-    this.life = 'closed'
+  onClosed(): void {
     this.leases.stop()
     this.hub.leave(this)
-    const { released, settledDuringGrace, abandoned } = this.account
-    this.closed.resolve({ released, settledDuringGrace, abandoned })
+    this.closed.resolve(this.account.released)
     const notify = () => this.notifyEnd()
     if (this.context.scope) this.context.scope.run(notify)
     else notify()
+  }
+
+  private begin(options: StopOptions): void {
+    this.ending = options.ending
+    this.demand = 0
+    const graceMs = options.graceMs ?? this.options.graceMs
+    this.claimRequest?.limit(Math.min(this.lapseMs(this.claimRequest), graceMs + SETTLE_BOUND_MS))
+    this.cancelled = new CancelledError(
+      this.phase(),
+      options.reason === undefined ? undefined : { cause: options.reason },
+    )
+    this.hub.waiting.leave(this)
+    this.passOnWake()
+    const unseen = this.inbox.empty()
+    this.stopping.life = 'draining'
+    for (const claim of unseen) this.fence(claim)
+    this.stopping.begin(this.cancelled, options.drainMs ?? this.options.drainMs, graceMs)
+  }
+
+  private hasten(options: StopOptions): void {
+    if (this.ending === 'silent') this.ending = options.ending
+    this.stopping.hasten(options)
+  }
+
+  /** What the cancel finds this consumer doing. */
+  private phase(): CancelPhase {
+    if (this.held.size > this.inbox.size) return 'handling'
+    return this.intake === 'claiming' ? 'claiming' : 'idle'
   }
 
   private notifyEnd(): void {
@@ -533,27 +434,21 @@ export class Consumer<T> implements ClaimOwner, HubMember, Member {
     else this.observer.error(ending.error(this.cancelled as CancelledError))
   }
 
+  private giveBackSeen(claim: HeldClaim): void {
+    if (this.open) claim.settleQuietly({ kind: 'requeue', delayMs: 0, countAttempt: true })
+    else claim.settleQuietly({ kind: 'release', delivered: true })
+  }
+
   private drop(claim: HeldClaim): void {
     this.held.delete(claim)
-    if (this.life !== 'open') return this.settleDown()
-    if (this.held.size === 0 && this.options.until !== undefined && this.intake === 'parked') this.wakeUp()
+    if (!this.open) this.stopping.settleDown()
+    else if (this.held.size === 0 && this.options.until !== undefined && this.intake === 'parked') this.wakeUp()
   }
 
   /** With nothing left in flight, a source with an end has to look whether this is it. */
   private wakeUp(): void {
     this.hub.waiting.leave(this)
     this.wake()
-  }
-
-  private count(as: SettledAs): void {
-    const { account } = this
-    if (as === 'acked') account.acked += 1
-    else if (as === 'requeued') account.requeued += 1
-    else if (as === 'dead-lettered') account.deadLettered += 1
-    else if (as === 'released') account.released += 1
-    if (this.life === 'draining' || this.life === 'grace') {
-      if (as !== 'released') account.settledDuringGrace += 1
-    }
   }
 
   /** When the lease that an unanswered claim could have created has certainly lapsed. */

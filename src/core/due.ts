@@ -67,8 +67,8 @@ export class DueTimer {
 
   private pollMs(): number {
     if (this.hub.backend.features.exactHints) return Number.POSITIVE_INFINITY
-    let polling = pollers.get(this.hub.backend)
-    if (!polling) pollers.set(this.hub.backend, (polling = new Set()))
+    const polling = pollers.get(this.hub.backend) ?? new Set()
+    pollers.set(this.hub.backend, polling)
     polling.add(this)
     return POLL_MS * polling.size
   }

@@ -24,7 +24,9 @@ export function enqueueOne<T>(core: QueueCore<T>, payload: T, options: EnqueueOp
   refusePartition(core, options?.partition)
   return core
     .prepare({ ...options, payload })
-    .then((message) => core.store([message], options?.signal).then(([status = 'enqueued']) => ({ id: message.id, status })))
+    .then((message) =>
+      core.store([message], options?.signal).then(([status = 'enqueued']) => ({ id: message.id, status })),
+    )
 }
 
 function refuseAborted(signal: AbortSignal | undefined): void {

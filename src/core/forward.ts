@@ -5,8 +5,9 @@ import type { Settlement } from '../delivery.js'
 import type { CarriedMessage, NewMessage } from '../driver.js'
 import { Eventual } from '../eventual.js'
 import type { EnqueueOptions, Queue } from '../queue.js'
+import { coreOf } from './core-of.js'
 import type { Command, HeldClaim } from './held-claim.js'
-import { coreOf, type QueueCore } from './queue-core.js'
+import type { QueueCore } from './queue-core.js'
 
 /**
  * Moves a message to another queue: an ack here and an enqueue there.

@@ -205,7 +205,8 @@ export class HeldClaim implements SettleListener {
   private named(command: Command): SettleCommand {
     const { id, token } = this.claim
     // Spelled out for the one that nearly all are: spreading it costs more than all else that sending does.
-    if (command.kind === 'ack' && command.result === undefined && command.carry === undefined) return { id, token, kind: 'ack' }
+    if (command.kind === 'ack' && command.result === undefined && command.carry === undefined)
+      return { id, token, kind: 'ack' }
     return { ...command, id, token }
   }
 

@@ -17,7 +17,7 @@ import { Settler } from './settler.js'
 import { type Waiter, WaitingRoom } from './waiting.js'
 
 /** How long a call that is not a settlement may go unanswered. */
-export const CALL_BOUND_MS = 10_000
+const CALL_BOUND_MS = 10_000
 
 /** A consumer, as its hub sees it. */
 export interface HubMember extends Waiter {

@@ -146,7 +146,8 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher {
     this.ended = true
     this.failure = undefined
     for (const delivery of this.deliveries) {
-      if (delivery.held.state === 'held') delivery.held.settleQuietly(command, { resolve: nothing, reject: (error) => this.refused(delivery, error) })
+      if (delivery.held.state === 'held')
+        delivery.held.settleQuietly(command, { resolve: nothing, reject: (error) => this.refused(delivery, error) })
     }
     afterwards()
     this.release()
@@ -184,7 +185,15 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher {
   claimEnded(claim: HeldClaim): void {
     this.unsettled -= 1
     const { onSettled } = this.lanes.options
-    if (onSettled) this.lanes.emit(onSettled({ delivery: this.deliveryOf(claim), as: claim.endedAs ?? 'lost', value: this.result, error: this.failure }))
+    if (onSettled)
+      this.lanes.emit(
+        onSettled({
+          delivery: this.deliveryOf(claim),
+          as: claim.endedAs ?? 'lost',
+          value: this.result,
+          error: this.failure,
+        }),
+      )
     this.release()
   }
 

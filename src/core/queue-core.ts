@@ -18,18 +18,12 @@ import { CancelledError, ClosedError, LimitError, SchemaError, SettingsConflictE
 import { Eventual, isThenable } from '../eventual.js'
 import type { Entry, Queue, QueueOptions } from '../queue.js'
 import { Consumer, type ConsumerContext, type ConsumerObserver, type ConsumerOptions } from './consumer.js'
+import { bindCore } from './core-of.js'
 import { Hub } from './hub.js'
 import { onAbort } from './signals.js'
 
 /** How many messages one step of a purge drops, so that none of them takes long. */
 const PURGE_SLICE = 1_000
-
-const cores = new WeakMap<object, QueueCore<never>>()
-
-/** The inside of a queue object. */
-export function coreOf<T>(queue: Queue<T>): QueueCore<T> {
-  return cores.get(queue) as unknown as QueueCore<T>
-}
 
 export class QueueCore<T> {
   readonly hub: Hub
@@ -53,7 +47,7 @@ export class QueueCore<T> {
       (stored) => this.accept(stored),
       close,
     )
-    cores.set(owner, this as unknown as QueueCore<never>)
+    bindCore(owner, this)
   }
 
   /** Throws when the queue is closed or closing. */

@@ -87,7 +87,8 @@ export class Request<T> {
       (value) => this.succeed(value),
       (error) => this.fail(error),
     )
-    if (this.answer.pending) this.retry ??= this.again(Math.min(ATTEMPT_MS, (this.boundMs ?? Number.POSITIVE_INFINITY) / 3))
+    if (this.answer.pending)
+      this.retry ??= this.again(Math.min(ATTEMPT_MS, (this.boundMs ?? Number.POSITIVE_INFINITY) / 3))
   }
 
   private again(delayMs: number): Timer {

@@ -24,7 +24,7 @@ import type { SourceOptions } from '../queue.js'
 export { name } from '../options.js'
 
 /** A lease shorter than this could not be renewed in time. */
-export const MIN_LEASE_MS = 50
+const MIN_LEASE_MS = 50
 
 export const backend: Rule = has('a backend', 'open', 'close')
 
@@ -118,7 +118,7 @@ const purgeState = oneOf('ready', 'delayed', 'claimed', 'dead')
 export const purgeOptions = {
   state: ((value, field) => {
     if (!Array.isArray(value)) return purgeState(value, field)
-    value.forEach((item, index) => purgeState(item, `${field}[${index}]`))
+    for (const [index, item] of value.entries()) purgeState(item, `${field}[${index}]`)
   }) as Rule,
 }
 

@@ -58,8 +58,8 @@ export class Source<T> extends BaseFlow<Delivery<T>> implements QueueSource<T> {
     return this.clock.promise(Eventual.resolved(bounds).then(() => this.stopNow(bounds)))
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.stop()
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.clock.promise(this.stopNow({}).then(() => undefined))
   }
 
   [demand](observer: DemandObserver<Delivery<T>>): DemandSubscription {

@@ -47,7 +47,7 @@ export class MemoryBackend implements Backend {
   open(queue: string, owner: BackendOwner): MemoryDriver {
     const driver = new MemoryDriver(this.#storeOf(queue), this.#host)
     if (this.#closing === undefined) this.#owners.set(driver, owner)
-    else driver.close()
+    else void driver.close()
     return driver
   }
 

@@ -1,0 +1,83 @@
+/**
+ * What was claimed and not handed over yet: decoded one by one, in order, while somebody wants it.
+ */
+import { DecodeError } from '../errors.js'
+import { Eventual } from '../eventual.js'
+import type { HeldClaim } from './held-claim.js'
+import { describeReason } from './policy.js'
+
+/** Where an inbox delivers. */
+export interface InboxOwner<T> {
+  /** Whether another delivery may be handed over now. */
+  readonly wants: boolean
+  decode(bytes: Uint8Array): T | Eventual<T>
+  handOver(claim: HeldClaim, payload: T): void
+  onPoison(claim: HeldClaim, error: DecodeError): void
+}
+
+export class Inbox<T> {
+  private claims: HeldClaim[] = []
+  private decoding = false
+
+  constructor(private readonly owner: InboxOwner<T>) {}
+
+  get size(): number {
+    return this.claims.length
+  }
+
+  add(claim: HeldClaim): void {
+    this.claims.push(claim)
+  }
+
+  /** Hands over as much as is wanted. */
+  deliver(): void {
+    while (this.claims.length > 0 && !this.decoding && this.owner.wants) {
+      const claim = this.claims[0] as HeldClaim
+      // One that was lost while it waited here was never shown to anybody.
+      if (claim.state !== 'held' || claim.expireIfLate()) this.claims.shift()
+      else this.decode(claim)
+    }
+  }
+
+  /** Takes out all that is left, newest first: what a cancel has to give back. */
+  empty(): HeldClaim[] {
+    const left = this.claims.filter(({ state }) => state === 'held').reverse()
+    this.claims = []
+    return left
+  }
+
+  private decode(claim: HeldClaim): void {
+    let payload: T | Eventual<T>
+    try {
+      payload = this.owner.decode(claim.claim.bytes)
+    } catch (error) {
+      return this.poisoned(claim, error)
+    }
+    if (!(payload instanceof Eventual)) return this.handOver(claim, payload)
+    this.decoding = true
+    payload.listen(
+      (value) => this.decoded(claim, () => this.handOver(claim, value)),
+      (error) => this.decoded(claim, () => this.poisoned(claim, error)),
+    )
+  }
+
+  /** Meanwhile a cancel may have emptied the inbox. */
+  private decoded(claim: HeldClaim, work: () => void): void {
+    this.decoding = false
+    if (this.claims[0] === claim) work()
+    this.deliver()
+  }
+
+  private handOver(claim: HeldClaim, payload: T): void {
+    this.claims.shift()
+    if (claim.state === 'held') this.owner.handOver(claim, payload)
+  }
+
+  private poisoned(claim: HeldClaim, cause: unknown): void {
+    this.claims.shift()
+    this.owner.onPoison(
+      claim,
+      new DecodeError(`message ${claim.claim.id} cannot be decoded: ${describeReason(cause)}`, { cause }),
+    )
+  }
+}

@@ -16,6 +16,7 @@ import { CancelledError, type CancelPhase, type DecodeError, LeaseLostError } fr
 import type { Released, SourceEvent, Summary } from '../events.js'
 import { Eventual } from '../eventual.js'
 import { Account } from './account.js'
+import type { Timer } from './clock.js'
 import { DeliveryHandle } from './delivery-handle.js'
 import { HeldClaim } from './held-claim.js'
 import type { Hub, HubMember } from './hub.js'
@@ -31,6 +32,8 @@ import { ends, type Until } from './until.js'
 
 /** The most claims of one request. */
 const LARGEST_CLAIM = 1_000
+/** How often a source that ends when all is idle looks whether it is. */
+const LOOK_AGAIN_MS = 200
 
 export interface ConsumerOptions {
   /** At most once: acked as it is handed over. */
@@ -82,6 +85,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   private readonly inbox = new Inbox<T>(this)
   private claimRequest: Request<ClaimReply> | undefined
   private woken = false
+  private lookAgain: Timer | undefined
   private ending: StopOptions['ending'] = 'silent'
   private cancelled: CancelledError | undefined
   private down = false
@@ -146,6 +150,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
 
   wake(): void {
     if (this.intake !== 'parked') return
+    this.lookAgain?.stop()
     this.woken = true
     this.intake = 'idle'
     this.hub.soon(this)
@@ -318,12 +323,17 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
     this.intake = 'parked'
     this.hub.waiting.enter(this)
     if (until === undefined) return
-    ends(until, reply, this.hub, () => this.held.size === 0 && this.intake === 'parked').then(
-      (end) => {
-        if (end && this.open && this.intake === 'parked' && this.held.size === 0) this.finish()
-      },
+    ends(until, reply, this.hub, () => this.held.size === 0 && this.intake === 'parked').listen(
+      (end) => this.looked(end),
       (error) => this.break(error),
     )
+  }
+
+  /** Whether this is the end was looked up. What others still hold or delay gives no hint when it ends, so look again. */
+  private looked(end: boolean): void {
+    if (!this.open || this.intake !== 'parked' || this.held.size > 0) return
+    if (end) this.finish()
+    else this.lookAgain = this.clock.after(LOOK_AGAIN_MS, () => this.wakeUp())
   }
 
   private finish(): void {
@@ -403,12 +413,13 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
     this.ending = options.ending
     this.demand = 0
     const graceMs = options.graceMs ?? this.options.graceMs
-    this.claimRequest?.limit(Math.min(this.lapseMs(this.claimRequest), graceMs + SETTLE_BOUND_MS))
+    this.limitClaim(graceMs)
     this.cancelled = new CancelledError(
       this.phase(),
       options.reason === undefined ? undefined : { cause: options.reason },
     )
     this.hub.waiting.leave(this)
+    this.lookAgain?.stop()
     this.passOnWake()
     const unseen = this.inbox.empty()
     this.stopping.life = 'draining'
@@ -418,7 +429,13 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
 
   private hasten(options: StopOptions): void {
     if (this.ending === 'silent') this.ending = options.ending
+    if (options.graceMs !== undefined) this.limitClaim(options.graceMs)
     this.stopping.hasten(options)
+  }
+
+  /** A claim that was sent is waited for until it cannot matter any more, or the cancel has to come to its end. */
+  private limitClaim(graceMs: number): void {
+    this.claimRequest?.limit(Math.min(this.lapseMs(this.claimRequest), graceMs + SETTLE_BOUND_MS))
   }
 
   /** What the cancel finds this consumer doing. */

@@ -18,6 +18,8 @@ import { type Waiter, WaitingRoom } from './waiting.js'
 
 /** How long a call that is not a settlement may go unanswered. */
 const CALL_BOUND_MS = 10_000
+/** How long a driver may take to let go. */
+const CLOSE_BOUND_MS = 5_000
 
 /** A consumer, as its hub sees it. */
 export interface HubMember extends Waiter {
@@ -137,11 +139,27 @@ export class Hub implements RequestContext {
     this.wake()
   }
 
+  /** Lets go of the driver. Fulfils within a bound, whatever the driver does: there is nothing left to do about it. */
   close(): Eventual<void> {
     this.closed = true
     this.due.stop()
     this.hints?.unsubscribe()
-    return Eventual.from(this.driver.close())
+    const closed = new Eventual<void>()
+    const timer = this.clock.after(CLOSE_BOUND_MS, () => closed.resolve())
+    const done = () => {
+      timer.stop()
+      closed.resolve()
+    }
+    this.closeDriver().then(done, done)
+    return closed
+  }
+
+  private closeDriver(): PromiseLike<void> {
+    try {
+      return this.driver.close()
+    } catch (error) {
+      return Eventual.rejected(error)
+    }
   }
 
   private turn(): void {

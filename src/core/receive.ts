@@ -61,13 +61,15 @@ class Reception<T> {
     this.consumer.stop({ reason: signal?.reason, ending: { error: (cancelled) => cancelled } })
   }
 
+  /** A backend that is known to be down is told of now; a claim that is in flight is still given back, behind this. */
   private expire(): void {
     const { down } = this
-    const ending =
-      down === undefined
-        ? ('complete' as const)
-        : { error: () => new BackendUnavailableError('the backend could not be reached in time', { cause: down }) }
-    this.consumer.stop({ ending })
+    this.consumer.stop({ ending: 'complete' })
+    if (down !== undefined && this.result.pending) {
+      this.end(() =>
+        this.result.reject(new BackendUnavailableError('the backend could not be reached in time', { cause: down })),
+      )
+    }
   }
 
   private end(work: () => void): void {

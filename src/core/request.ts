@@ -58,6 +58,7 @@ export class Request<T> {
   private failures = 0
   private retry: Timer | undefined
   private deadline: Timer | undefined
+  private limitAt = Number.POSITIVE_INFINITY
   private lastError: unknown
 
   constructor(
@@ -75,9 +76,11 @@ export class Request<T> {
     this.follow(reply)
   }
 
-  /** Gives up after so many milliseconds from now, if there is no answer by then. */
+  /** Gives up after so many milliseconds from now, if there is no answer by then. A later limit than before is none. */
   limit(boundMs: number): void {
-    if (!this.answer.pending) return
+    const limitAt = this.context.clock.now() + boundMs
+    if (!this.answer.pending || limitAt >= this.limitAt) return
+    this.limitAt = limitAt
     this.deadline?.stop()
     this.deadline = this.context.clock.after(boundMs, () => this.giveUp())
   }

@@ -1,0 +1,28 @@
+/** Fulfils when the condition holds; fails, naming it, when it has not within the deadline. */
+export async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  deadlineMs = 4_000,
+): Promise<void> {
+  const endsAt = performance.now() + deadlineMs
+  while (!(await condition())) {
+    if (performance.now() > endsAt) throw new Error(`not within ${deadlineMs} ms: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
+}
+
+/** A promise and its two ends. */
+export function gate<T = void>(): { readonly promise: Promise<T>; open(value: T): void; fail(error: unknown): void } {
+  let open!: (value: T) => void
+  let fail!: (error: unknown) => void
+  const promise = new Promise<T>((resolve, reject) => {
+    open = resolve
+    fail = reject
+  })
+  return { promise, open, fail }
+}
+
+/** One turn of the event loop. */
+export function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}

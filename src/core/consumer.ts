@@ -175,7 +175,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
 
   /** An operator took this delivery and cannot show it to anybody any more. */
   static giveBackUnseen(claim: HeldClaim): void {
-    claim.settleQuietly({ kind: 'release', delivered: false })
+    claim.takeBack({ kind: 'release', delivered: false })
   }
 
   // --- ClaimOwner
@@ -381,7 +381,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
 
   onPoison(claim: HeldClaim, error: DecodeError): void {
     this.emit({ type: 'decode-failed', id: claim.claim.id, error })
-    claim.settleQuietly({ kind: 'dead-letter', reason: describeReason(error) })
+    claim.takeBack({ kind: 'dead-letter', reason: describeReason(error) })
   }
 
   private deliver(): void {
@@ -397,7 +397,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
 
   fence(claim: HeldClaim): void {
     this.emit({ type: 'released', id: claim.claim.id })
-    claim.settleQuietly({ kind: 'release', delivered: claim.delivered })
+    claim.takeBack({ kind: 'release', delivered: claim.delivered })
   }
 
   onClosed(): void {
@@ -452,8 +452,8 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   }
 
   private giveBackSeen(claim: HeldClaim): void {
-    if (this.open) claim.settleQuietly({ kind: 'requeue', delayMs: 0, countAttempt: true })
-    else claim.settleQuietly({ kind: 'release', delivered: true })
+    if (this.open) claim.takeBack({ kind: 'requeue', delayMs: 0, countAttempt: true })
+    else claim.takeBack({ kind: 'release', delivered: true })
   }
 
   private drop(claim: HeldClaim): void {

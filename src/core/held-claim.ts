@@ -62,6 +62,7 @@ export class HeldClaim implements SettleListener {
   private watcher: ClaimWatcher | undefined
   private moreWatchers: ClaimWatcher[] | undefined
   private outcome: Outcome | undefined
+  private takenBack = false
   private requested: Command['kind'] | undefined
 
   constructor(
@@ -119,11 +120,17 @@ export class HeldClaim implements SettleListener {
     if (!this.answerWithout()) this.send(command, refusal)
   }
 
+  /** Settles over the head of whoever holds the delivery, to whom it is stale from now on. */
+  takeBack(command: Command): void {
+    if (this.answerWithout()) return
+    this.takenBack = true
+    this.send(command, NOBODY)
+  }
+
   /** The answer to a settlement that need not, or may not, be sent. */
   private answerWithout(): Settlement | undefined {
-    if (this.state === 'settling') return 'already-settled'
-    if (this.state === 'ended') return this.outcome ? 'already-settled' : 'stale'
-    return this.expireIfLate() ? 'stale' : undefined
+    if (this.state === 'held') return this.expireIfLate() ? 'stale' : undefined
+    return this.takenBack || this.endedAs === 'lost' ? 'stale' : 'already-settled'
   }
 
   /**
@@ -171,6 +178,7 @@ export class HeldClaim implements SettleListener {
     const outcome = this.outcome
     if (result.state === 'refused') {
       this.state = 'held'
+      this.takenBack = false
       this.outcome = undefined
       this.owner.onRefused(this)
       outcome?.reject(result.error)

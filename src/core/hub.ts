@@ -19,7 +19,7 @@ import { type Waiter, WaitingRoom } from './waiting.js'
 /** How long a call that is not a settlement may go unanswered. */
 const CALL_BOUND_MS = 10_000
 /** How long a driver may take to let go. */
-const CLOSE_BOUND_MS = 5_000
+const CLOSE_BOUND_MS = 1_000
 
 /** A consumer, as its hub sees it. */
 export interface HubMember extends Waiter {

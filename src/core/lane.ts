@@ -23,6 +23,7 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher {
   private readonly deliveries: readonly DeliveryHandle<unknown>[]
   private interrupt: Interrupt
   private run = 0
+  private running = false
   private ended = false
   private result: R | undefined
   private failure: unknown
@@ -74,6 +75,7 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher {
   }
 
   failed(error: unknown): void {
+    this.running = false
     if (this.ended) return
     if (this.deliveries.length === 0) {
       this.ended = true
@@ -95,8 +97,11 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher {
 
   private runOnce(): void {
     this.run += 1
+    const { run } = this
+    this.running = true
     const interrupt = runHandler(this.lanes.handler, this.input, this.index, this)
-    if (this.ended) return
+    // A handler that is over by now may have begun a pause, whose end is what is to be interrupted then.
+    if (!this.running || this.run !== run) return
     this.interrupt = interrupt
     this.aborted()
   }
@@ -137,6 +142,7 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher {
   }
 
   private succeed(afterwards: () => void): void {
+    this.running = false
     let command: Command
     try {
       command = this.ackCommand()

@@ -3,6 +3,9 @@
  *
  * @packageDocumentation
  */
+
+export { asyncMarbles } from './async-marbles.js'
+export { type CancelSweep, type CancelWay, cancelSweep, type SweepReport } from './cancel-sweep.js'
 export { conformance } from './conformance/index.js'
 export type { ConformanceOptions, TestRunner } from './conformance/kit.js'
 export {
@@ -13,3 +16,6 @@ export {
   type InjectedFault,
   type Verb,
 } from './faulty-backend.js'
+export { type MarbleHelpers, type MarbleOptions, marbles } from './marbles.js'
+export type { ClaimWindow, Latencies, Latency } from './recording-backend.js'
+export { type Arrival, TestQueue, type TestQueueOptions } from './test-queue.js'

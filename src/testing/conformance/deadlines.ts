@@ -46,11 +46,7 @@ export async function eventually(
 }
 
 /** Fails when the condition does not hold for so long without a break. */
-export async function throughout(
-  ms: number,
-  condition: () => boolean | Promise<boolean>,
-  what: string,
-): Promise<void> {
+export async function throughout(ms: number, condition: () => boolean | Promise<boolean>, what: string): Promise<void> {
   const clock = stopwatch()
   do {
     assert.ok(await condition(), `${what}: not after ${Math.round(clock())} ms`)

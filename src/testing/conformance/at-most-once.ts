@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict'
+import { assertDepth, eventually, leaseOf, nextNow, pass, range, within } from './deadlines.js'
+import { type Concern, scenario } from './kit.js'
+
+/** What is taken is handed over once or never, and given back when it was not handed over. */
+export const atMostOnce: Concern = {
+  name: 'at most once',
+  scenarios: [
+    scenario('X24', 'a take gives the payload, and the message is done', async (bench) => {
+      const queue = bench.queue()
+      await queue.enqueue('a', { id: 'a' })
+      assert.equal(await queue.take(), 'a')
+      assert.equal(await queue.tryTake(), undefined)
+      assert.equal((await within(queue.outcome('a'), 'the outcome')).state, 'done')
+      await assertDepth(queue, { ready: 0, claimed: 0, ackedTotal: 1 })
+    }),
+
+    scenario('X24', 'a take of nothing answers nothing, in time', async (bench) => {
+      const queue = bench.queue()
+      assert.equal(await queue.tryTake(), undefined)
+      assert.equal(await within(queue.take({ timeoutMs: 60 }), 'the wait ends', 1_000), undefined)
+    }),
+
+    scenario('X24', 'many takes of some messages give each to one of them', async (bench) => {
+      const queue = bench.queue()
+      const peer = await bench.peer(queue)
+      await queue.enqueueAll(range(30).map((n) => ({ payload: String(n) })))
+      const taken = await Promise.all(range(50).map((n) => (n % 2 ? queue : peer).tryTake()))
+      const got = taken.filter((payload) => payload !== undefined)
+      assert.equal(got.length, 30)
+      assert.equal(new Set(got).size, 30)
+      await eventually(async () => (await queue.stats()).ackedTotal === 30, 'all are done')
+    }),
+
+    scenario('X24', 'a message whose taker dies with it is dropped and counted, not delivered again', async (bench) => {
+      const queue = bench.queue({ leaseMs: leaseOf(bench.features, 60) })
+      const peer = await bench.peer(queue)
+      await queue.enqueue('a', { id: 'a' })
+      // The ack of the take never gets there, and no renewal does.
+      for (const verb of ['settle', 'renew'] as const)
+        bench.backend.inject({ verb, kind: 'drop-request', times: Number.POSITIVE_INFINITY })
+      assert.equal(await queue.tryTake(), 'a')
+      await eventually(async () => {
+        assert.equal(await peer.tryReceive(), undefined)
+        return (await peer.stats()).claimed === 0
+      }, 'the claim lapses')
+      await assertDepth(peer, { ready: 0, claimed: 0, dead: 0, ackedTotal: 0, droppedTotal: 1 })
+    }),
+
+    scenario('X24', 'a take that is cancelled before it is given anything gives it back', async (bench) => {
+      const queue = bench.queue()
+      const peer = await bench.peer(queue)
+      await queue.enqueue('a')
+      const fault = bench.backend.inject({ verb: 'claim', kind: 'hold-reply' })
+      const controller = new AbortController()
+      const wait = assert.rejects(queue.take({ signal: controller.signal }), { name: 'AbortError' })
+      await within(fault.reached, 'it is claimed')
+      controller.abort()
+      fault.release()
+      await within(wait, 'the wait ends')
+      await eventually(async () => (await peer.stats()).ready === 1, 'it is back')
+      const delivery = await nextNow(peer)
+      assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
+    }),
+
+    scenario('X24', 'a payload that does not decode is a dead letter for a take too', async (bench) => {
+      const broken = { name: 'json', encode: () => Uint8Array.of(0x7b), decode: () => '' }
+      const queue = bench.queue({ codec: broken })
+      await queue.enqueue('poison')
+      const reader = await bench.peer(queue)
+      assert.equal(await within(reader.tryTake(), 'the try ends'), undefined)
+      await eventually(async () => (await reader.stats()).dead === 1, 'it is dead')
+    }),
+
+    scenario('X25', 'a source that acks by itself has acked what it hands over, and touched no more', async (bench) => {
+      const queue = bench.queue()
+      await queue.enqueueAll(['a', 'b', 'c'].map((payload) => ({ payload })))
+      for await (const delivery of queue.source({ autoAck: true })) {
+        assert.equal(delivery.settled, true)
+        assert.equal(await delivery.ack(), 'already-settled')
+        if (delivery.payload === 'b') break
+      }
+      await assertDepth(queue, { ready: 1, claimed: 0, dead: 0, ackedTotal: 2 })
+      assert.equal((await nextNow(queue)).deliveryCount, 1)
+    }),
+
+    scenario('X25', 'a throw in the loop brings nothing back that was acked by itself', async (bench) => {
+      const queue = bench.queue()
+      await queue.enqueue('a')
+      const failing = async () => {
+        for await (const { payload } of queue.source({ autoAck: true })) throw new Error(payload)
+      }
+      await assert.rejects(failing(), { message: 'a' })
+      await assertDepth(queue, { ready: 0, claimed: 0, ackedTotal: 1 })
+    }),
+
+    scenario('X25', 'an RxJS subscriber with one credit gets one after the other without settling', async (bench) => {
+      const queue = bench.queue()
+      await queue.enqueueAll(range(20).map((n) => ({ payload: String(n) })))
+      const seen: string[] = []
+      const subscription = queue.source({ autoAck: true }).subscribe(({ payload }) => seen.push(payload))
+      await eventually(() => seen.length === 20, 'all come')
+      assert.deepEqual(seen, range(20).map(String))
+      subscription.unsubscribe()
+      await eventually(async () => (await queue.stats()).ackedTotal === 20, 'all are acked')
+      await pass(5)
+      await assertDepth(queue, { ready: 0, claimed: 0 })
+    }),
+  ],
+}

@@ -1,0 +1,320 @@
+import assert from 'node:assert/strict'
+import { Observable, type Subscriber } from 'rxjs'
+import type { Backend, BackendOwner, Hint } from '../../driver.js'
+import { BackendError, BackendUnavailableError } from '../../errors.js'
+import type { FaultyBackend } from '../faulty-backend.js'
+import {
+  assertDepth,
+  eventually,
+  LATE_MS,
+  listed,
+  next,
+  nextNow,
+  pass,
+  recorded,
+  throughout,
+  within,
+} from './deadlines.js'
+import { type Concern, scenario } from './kit.js'
+
+/** The bound of a call that has none of its own, and a little. */
+const CALL_MS = 11_500
+
+/** A backend that cannot be reached is no empty queue, and comes back. */
+export const outages: Concern = {
+  name: 'outages',
+  scenarios: [
+    scenario(
+      'N78',
+      'a bounded wait on a backend that is down throws, where one on an empty queue does not',
+      async (bench) => {
+        const queue = bench.queue()
+        assert.equal(await queue.receive({ timeoutMs: 100 }), undefined)
+        const recover = down(bench.backend)
+        await assert.rejects(within(queue.receive({ timeoutMs: 100 }), 'the wait ends'), BackendUnavailableError)
+        await assert.rejects(within(queue.take({ timeoutMs: 100 }), 'the wait ends'), BackendUnavailableError)
+        recover()
+        assert.equal(await queue.receive({ timeoutMs: 100 }), undefined)
+      },
+    ),
+
+    scenario('N78', 'a wait that began before the backend went down does not call it empty either', async (bench) => {
+      const queue = bench.queue()
+      const peer = await bench.peer(queue)
+      const wait = queue.receive({ timeoutMs: 300 })
+      await pass(30)
+      const recover = down(bench.backend)
+      await peer.enqueue('a')
+      await assert.rejects(within(wait, 'the wait ends'), BackendUnavailableError)
+      recover()
+      assert.equal((await next(queue)).payload, 'a')
+    }),
+
+    scenario(
+      'N78',
+      'calls on a backend that stays down give up with a typed error, and each in time',
+      async (bench) => {
+        const queue = bench.queue()
+        await queue.enqueue('a', { id: 'a' })
+        const recover = down(bench.backend)
+        const calls: Record<string, Promise<unknown>> = {
+          tryReceive: queue.tryReceive(),
+          tryTake: queue.tryTake(),
+          'receive, timeoutMs 0': queue.receive({ timeoutMs: 0 }),
+          stats: queue.stats(),
+          size: queue.size(),
+          enqueue: queue.enqueue('b'),
+          peek: listed(queue.peek()),
+          deadLetters: listed(queue.deadLetters),
+          cancel: queue.cancel('a'),
+          outcome: queue.outcome('a', { timeoutMs: 0 }),
+          purge: queue.purge(),
+          pause: queue.pause(),
+        }
+        await Promise.all(
+          Object.entries(calls).map(([name, call]) =>
+            assert.rejects(within(call, name, CALL_MS), BackendUnavailableError, name),
+          ),
+        )
+        recover()
+        await assertDepth(queue, { ready: 1, claimed: 0, purgedTotal: 0, paused: false })
+      },
+    ),
+
+    scenario('N78', 'a source says when the backend is gone and when it is back, and goes on', async (bench) => {
+      const queue = bench.queue()
+      const peer = await bench.peer(queue)
+      const source = queue.source()
+      const events = recorded(source)
+      const seen: string[] = []
+      const subscription = source.subscribe(({ payload, ack }) => void seen.push(payload))
+      await pass(20)
+      const recover = down(bench.backend)
+      await peer.enqueue('a')
+      await eventually(() => events.some(({ type }) => type === 'reconnecting'), 'the outage is told')
+      assert.deepEqual(seen, [])
+      recover()
+      await eventually(() => seen.length === 1, 'the source goes on')
+      await eventually(() => events.some(({ type }) => type === 'reconnected'), 'the return is told')
+      assert.equal(events.filter(({ type }) => type === 'reconnecting').length, 1)
+      subscription.unsubscribe()
+    }),
+
+    scenario('N78', 'a source that ends with an empty queue does not take an outage for one', async (bench) => {
+      const queue = bench.queue()
+      await queue.enqueue('a')
+      const recover = down(bench.backend)
+      let ended = false
+      const collecting = (async () => {
+        for await (const delivery of queue.source({ until: 'empty' })) await delivery.ack()
+        ended = true
+      })()
+      await throughout(150, () => !ended, 'it waits')
+      recover()
+      await within(collecting, 'it ends')
+      await assertDepth(queue, { ready: 0, ackedTotal: 1 })
+    }),
+
+    scenario('N78', 'a refusal of the backend is told as it is, and not asked again', async (bench) => {
+      const queue = bench.queue()
+      await queue.stats()
+      for (const verb of ['enqueue', 'claim', 'cancel', 'pause'] as const) {
+        const error = new BackendError('no space')
+        bench.backend.inject({ verb, kind: 'fail-request', error })
+        const before = bench.backend.calls.length
+        const calls = {
+          enqueue: () => queue.enqueue('a'),
+          claim: () => queue.tryReceive(),
+          cancel: () => queue.cancel('a'),
+          pause: () => queue.pause(),
+        }
+        await assert.rejects(calls[verb](), (rejected) => rejected === error, verb)
+        assert.equal(bench.backend.calls.slice(before).filter((call) => call === verb).length, 1, verb)
+      }
+    }),
+
+    scenario(
+      'N79',
+      'a backend that was away while a consumer was parked delivers what came meanwhile',
+      async (bench) => {
+        const queue = bench.queue()
+        const peer = await bench.peer(queue)
+        const wait = next(queue)
+        await pass(20)
+        const recover = down(bench.backend)
+        await peer.enqueue('a')
+        await pass(100)
+        recover()
+        const delivery = await within(wait, 'the wait ends', 4_000)
+        assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
+      },
+    ),
+
+    scenario(
+      'N79',
+      'a consumer that is started while the backend is away gets its message when that is back',
+      async (bench) => {
+        const queue = bench.queue()
+        const peer = await bench.peer(queue)
+        await peer.enqueue('a')
+        const recover = down(bench.backend)
+        const wait = next(queue)
+        await pass(150)
+        recover()
+        assert.equal((await within(wait, 'the wait ends', 4_000)).payload, 'a')
+      },
+    ),
+
+    scenario('N79', 'a wait can be cancelled while the backend is away, at once', async (bench) => {
+      const queue = bench.queue()
+      const recover = down(bench.backend)
+      const controller = new AbortController()
+      const wait = assert.rejects(queue.receive({ signal: controller.signal }), { name: 'AbortError' })
+      await pass(50)
+      controller.abort()
+      await within(wait, 'the wait ends', LATE_MS)
+      recover()
+      await queue.enqueue('a')
+      const delivery = await nextNow(queue)
+      assert.deepEqual([delivery.attempt, delivery.deliveryCount], [1, 1])
+    }),
+
+    scenario('N79', 'a hint that was lost with the connection is made up for by reading again', async (bench) => {
+      const hints = hinted(bench.backend)
+      const queue = bench.queue({ backend: hints.backend })
+      const peer = await bench.peer(queue)
+      const wait = next(queue)
+      await pass(20)
+      hints.mute(true)
+      await peer.enqueue('a')
+      await pass(50)
+      hints.mute(false)
+      hints.tell({ kind: 'down', error: new BackendUnavailableError('gone') })
+      hints.tell({ kind: 'up' })
+      assert.equal((await within(wait, 'the wait ends', 4_000)).payload, 'a')
+    }),
+
+    scenario(
+      'N82',
+      'a waiter whose subscription is given up for good ends with an error, or goes on without it',
+      async (bench) => {
+        const hints = hinted(bench.backend)
+        const queue = bench.queue({ backend: hints.backend })
+        const peer = await bench.peer(queue)
+        const wait = queue.receive().then(
+          (delivery) => delivery?.payload,
+          (error: unknown) => error,
+        )
+        await pass(20)
+        const given = new BackendError('the watch was given up')
+        hints.end(given)
+        await pass(20)
+        await peer.enqueue('a')
+        const result = await within(wait, 'the waiter hangs', 4_000)
+        assert.ok(result === 'a' || result === given, `${result}`)
+      },
+    ),
+
+    scenario(
+      'N82',
+      'a source whose subscription is given up for good ends with an error, or goes on without it',
+      async (bench) => {
+        const hints = hinted(bench.backend)
+        const queue = bench.queue({ backend: hints.backend })
+        const peer = await bench.peer(queue)
+        const results: unknown[] = []
+        const subscription = queue.source().subscribe({
+          next: ({ payload }) => results.push(payload),
+          error: (error) => results.push(error),
+        })
+        await pass(20)
+        const given = new BackendError('the watch was given up')
+        hints.end(given)
+        await pass(20)
+        await peer.enqueue('a')
+        await eventually(() => results.length > 0, 'the source hangs', 4_000)
+        assert.ok(results[0] === 'a' || results[0] === given, `${results[0]}`)
+        subscription.unsubscribe()
+      },
+    ),
+
+    scenario('N82', 'a wait for an outcome whose subscription is given up for good does not hang', async (bench) => {
+      const hints = hinted(bench.backend)
+      const queue = bench.queue({ backend: hints.backend })
+      const peer = await bench.peer(queue)
+      await queue.enqueue('a', { id: 'a' })
+      const wait = queue.outcome('a').then(
+        ({ state }) => state,
+        (error: unknown) => error,
+      )
+      await pass(20)
+      const given = new BackendError('the watch was given up')
+      hints.end(given)
+      await (await nextNow(peer)).ack()
+      const result = await within(wait, 'the wait hangs', 4_000)
+      assert.ok(result === 'done' || result === given, `${result}`)
+    }),
+
+    scenario(
+      'X16',
+      'a queue that is made and dropped while the backend is down leaves nothing unhandled',
+      async (bench) => {
+        const rejections: unknown[] = []
+        const note = (error: unknown) => rejections.push(error)
+        process.on('unhandledRejection', note)
+        try {
+          const recover = down(bench.backend)
+          const queue = bench.queue()
+          const subscription = queue.source().subscribe({ error: () => {} })
+          await pass(60)
+          subscription.unsubscribe()
+          await within(queue.close({ graceMs: 0 }), 'the queue closes', 6_000)
+          await pass(20)
+          recover()
+        } finally {
+          process.off('unhandledRejection', note)
+        }
+        assert.deepEqual(rejections, [])
+      },
+    ),
+  ],
+}
+
+/** Every call fails as if nobody were there, until the returned function is called. */
+function down(backend: FaultyBackend): () => void {
+  const fault = backend.inject({ verb: '*', kind: 'fail-request', times: Number.POSITIVE_INFINITY })
+  return () => fault.remove()
+}
+
+/** The same backend, whose hints can be kept back, added to, and ended for who is subscribed. */
+function hinted(backend: Backend) {
+  let muted = false
+  const observers = new Set<Subscriber<Hint>>()
+  const open = (queue: string, owner: BackendOwner) => {
+    const driver = backend.open(queue, owner)
+    const arrivals = () =>
+      new Observable<Hint>((observer) => {
+        observers.add(observer)
+        const inner = driver.arrivals().subscribe((hint) => {
+          if (!muted) observer.next(hint)
+        })
+        return () => {
+          observers.delete(observer)
+          inner.unsubscribe()
+        }
+      })
+    return { ...driver, arrivals }
+  }
+  return {
+    backend: { ...backend, open },
+    mute: (on: boolean) => {
+      muted = on
+    },
+    tell: (hint: Hint) => {
+      for (const observer of [...observers]) observer.next(hint)
+    },
+    end: (error: Error) => {
+      for (const observer of [...observers]) observer.error(error)
+    },
+  }
+}

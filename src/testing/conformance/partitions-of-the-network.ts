@@ -1,0 +1,201 @@
+import assert from 'node:assert/strict'
+import type { Delivery } from '../../delivery.js'
+import { LeaseLostError } from '../../errors.js'
+import { process as settling } from '../../operators/process.js'
+import { pipe } from '../../pipe.js'
+import type { Queue } from '../../queue.js'
+import { collect } from '../../sinks/collect.js'
+import type { FaultyBackend } from '../faulty-backend.js'
+import {
+  assertDepth,
+  eventually,
+  leaseOf,
+  next,
+  nextNow,
+  pass,
+  recorded,
+  stopwatch,
+  throughout,
+  within,
+} from './deadlines.js'
+import { type Bench, type Concern, scenario } from './kit.js'
+
+/** Cut off for less than a lease nothing is lost; for more, everything is, and everybody knows it. */
+export const networkPartitions: Concern = {
+  name: 'partitions of the network',
+  scenarios: [
+    ...(['drop-request', 'drop-reply'] as const).map((kind) =>
+      scenario('N80', `a partition shorter than the lease loses no claim (${kind})`, async (bench) => {
+        const { queue, peer, delivery, leaseMs } = await claimed(bench, 1_200)
+        const heal = cut(bench.backend, kind)
+        await pass(leaseMs * 0.4)
+        heal()
+        await throughout(leaseMs, async () => (await peer.tryReceive()) === undefined, 'nobody else gets it')
+        assert.equal(delivery.signal.aborted, false)
+        assert.equal(await delivery.ack(), 'settled')
+        await assertDepth(queue, { ready: 0, claimed: 0, ackedTotal: 1 })
+      }),
+    ),
+
+    scenario('N80', 'a waiter outlives a short partition, and gets what came during it', async (bench) => {
+      const queue = bench.queue({ leaseMs: 30_000 })
+      const peer = await bench.peer(queue)
+      const wait = next(queue)
+      await pass(20)
+      const heal = cut(bench.backend, 'drop-request')
+      await peer.enqueue('a')
+      await pass(200)
+      heal()
+      const delivery = await within(wait, 'the wait ends')
+      assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
+    }),
+
+    scenario('N80', 'a claim whose reply the partition took is asked for again, not made again', async (bench) => {
+      const queue = bench.queue({ leaseMs: 30_000 })
+      const peer = await bench.peer(queue)
+      await queue.enqueueAll([{ payload: 'a' }, { payload: 'b' }])
+      const heal = cut(bench.backend, 'drop-reply')
+      const wait = next(queue)
+      await eventually(async () => (await peer.stats()).claimed === 1, 'the claim is made')
+      heal()
+      const delivery = await within(wait, 'the wait ends')
+      assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
+      await assertDepth(peer, { ready: 1, claimed: 1 })
+    }),
+
+    scenario('N80', 'a settlement that the partition held up is confirmed after it', async (bench) => {
+      const { delivery, peer } = await claimed(bench, 10_000)
+      const heal = cut(bench.backend, 'drop-reply')
+      const settled = delivery.ack()
+      await eventually(async () => (await peer.stats()).ackedTotal === 1, 'it is applied')
+      heal()
+      assert.equal(await within(settled, 'it is confirmed', 5_000), 'settled')
+      await assertDepth(peer, { ackedTotal: 1, claimed: 0 })
+    }),
+
+    ...(['drop-request', 'drop-reply'] as const).map((kind) =>
+      scenario(
+        'N81',
+        `a partition longer than the lease loses the claim, and its holder knows first (${kind})`,
+        async (bench) => {
+          const leaseMs = leaseOf(bench.features, 200)
+          const queue = bench.queue({ leaseMs })
+          const peer = await bench.peer(queue)
+          await queue.enqueue('a')
+          const source = queue.source()
+          const events = recorded(source)
+          const lost = noticed()
+          const first = await subscribedOnce(source, (delivery) => lost.watch(delivery.signal))
+          const clock = stopwatch()
+          const heal = cut(bench.backend, kind, kind === 'drop-reply' ? 'settle' : '*')
+          const failing = kind === 'drop-reply' ? cut(bench.backend, 'drop-request', 'renew') : () => {}
+          const second = await within(next(peer), 'the message goes elsewhere')
+          assert.ok(clock() >= leaseMs * 0.6, `it went after ${clock()} ms of a lease of ${leaseMs}`)
+          assert.deepEqual([second.payload, second.attempt, second.deliveryCount], ['a', 2, 2])
+          assert.ok(second.fence > first.fence, 'the fence did not rise')
+          assert.ok(first.signal.aborted, 'its first holder does not know')
+          assert.ok(first.signal.reason instanceof LeaseLostError)
+          assert.equal(first.settled, true)
+          await eventually(() => lost.told, 'the handler is told')
+          await eventually(() => events.some(({ type }) => /lease-(expired|lost)/.test(type)), 'the loss is told')
+          heal()
+          failing()
+          assert.equal(await within(first.ack(), 'the late ack is answered'), 'stale')
+          assert.equal(await second.ack(), 'settled')
+          await assertDepth(peer, { ready: 0, claimed: 0, dead: 0, ackedTotal: 1 })
+          void source.stop({ graceMs: 0 })
+        },
+      ),
+    ),
+
+    scenario('N81', 'a settlement under a lost lease asks nobody, and answers stale', async (bench) => {
+      const { delivery, peer, leaseMs } = await claimed(bench, 150)
+      cut(bench.backend, 'drop-request')
+      await pass(leaseMs * 1.2)
+      const calls = bench.backend.calls.length
+      assert.equal(await within(delivery.ack(), 'it is answered', 500), 'stale')
+      assert.equal(await delivery.requeue(), 'stale')
+      assert.ok(!bench.backend.calls.slice(calls).includes('settle'), 'a settlement was sent')
+      assert.equal((await next(peer)).attempt, 2)
+    }),
+
+    scenario('N81', 'a pipeline reports what it lost, and takes on what comes after the partition', async (bench) => {
+      const leaseMs = leaseOf(bench.features, 150)
+      const queue = bench.queue({ leaseMs })
+      const peer = await bench.peer(queue)
+      await queue.enqueue('a')
+      const controller = new AbortController()
+      const outcomes: string[] = []
+      const handler = async ({ payload, signal }: Delivery<string>) => {
+        if (payload === 'a') await aborted(signal)
+      }
+      const flow = pipe(queue.source(), settling(handler, 1))
+      const running = collect(flow, { signal: controller.signal, graceMs: 0 }).then((ends) => {
+        outcomes.push(...ends.map(({ outcome, delivery }) => `${delivery.payload} ${outcome}`))
+      })
+      await eventually(async () => (await peer.stats()).claimed === 1, 'it is claimed')
+      const heal = cut(bench.backend, 'drop-request', 'renew')
+      const again = await next(peer)
+      heal()
+      await again.ack()
+      await peer.enqueue('b')
+      await eventually(async () => (await peer.stats()).ackedTotal === 2, 'the pipeline goes on')
+      controller.abort()
+      await within(running, 'it ends')
+      assert.deepEqual(outcomes, ['a lost', 'b acked'])
+    }),
+  ],
+}
+
+/** What is sent, or what is answered, gets nowhere until the returned function is called. */
+function cut(
+  backend: FaultyBackend,
+  kind: 'drop-request' | 'drop-reply',
+  verb: 'settle' | 'renew' | '*' = '*',
+): () => void {
+  const fault = backend.inject({ verb, kind, times: Number.POSITIVE_INFINITY })
+  return () => fault.remove()
+}
+
+/** One message, claimed by a process that the network can be cut off from, and a process that it cannot. */
+async function claimed(bench: Bench, lease: number) {
+  const leaseMs = leaseOf(bench.features, lease)
+  const queue = bench.queue({ leaseMs })
+  const peer = await bench.peer(queue)
+  await queue.enqueue('a')
+  return { queue, peer, leaseMs, delivery: await nextNow(queue) }
+}
+
+function subscribedOnce(
+  source: ReturnType<Queue<string>['source']>,
+  look: (delivery: Delivery<string>) => void,
+): Promise<Delivery<string>> {
+  return new Promise((resolve, reject) => {
+    source.subscribe({
+      next: (delivery) => {
+        look(delivery)
+        resolve(delivery)
+      },
+      error: reject,
+    })
+  })
+}
+
+/** Whether the listeners of a signal have been called, which is more than that it says so when asked. */
+function noticed() {
+  let told = false
+  return {
+    watch: (signal: AbortSignal) =>
+      signal.addEventListener('abort', () => {
+        told = true
+      }),
+    get told() {
+      return told
+    },
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve()
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
+}

@@ -349,7 +349,10 @@ export type PurgeState = 'ready' | 'delayed' | 'claimed' | 'dead'
 
 /** One queue of a backend. See the head of this file for what every verb promises. */
 export interface QueueDriver {
-  /** Stores each shared setting that is not stored yet (a default for what is left out) and answers what is stored. */
+  /**
+   * Stores each shared setting that is named here and that nobody has named before, and answers what is stored, with
+   * the defaults for what nobody has named yet.
+   */
   settings(proposed: Partial<SharedSettings>): Reply<SharedSettings>
   /** Replaces the shared settings that are named, for all processes, and answers what is stored. */
   configure(changes: Partial<SharedSettings>): Reply<SharedSettings>

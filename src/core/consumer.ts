@@ -186,7 +186,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   }
 
   onEnded(claim: HeldClaim): void {
-    this.leases.alive(claim.confirmedAt)
+    this.leases.alive()
     const as = claim.endedAs ?? 'lost'
     this.account.settled(as, this.stopping.late)
     if (this.context.observed) this.emit({ type: 'settled', id: claim.claim.id, as })
@@ -355,7 +355,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   private hold(claim: Claim, sentAt: number): HeldClaim {
     const held = new HeldClaim(claim, this, sentAt)
     this.held.add(held)
-    this.leases.start()
+    this.leases.start(sentAt)
     return held
   }
 
@@ -382,6 +382,10 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   onPoison(claim: HeldClaim, error: DecodeError): void {
     this.emit({ type: 'decode-failed', id: claim.claim.id, error })
     claim.takeBack({ kind: 'dead-letter', reason: describeReason(error) })
+  }
+
+  onDecoded(): void {
+    this.deliver()
   }
 
   private deliver(): void {

@@ -41,6 +41,7 @@ export class DueTimer {
   private fire(): void {
     this.timer = undefined
     this.dueAt = Number.POSITIVE_INFINITY
+    this.hub.listen()
     // A claim promotes what is due by itself; without anybody who would claim, a sweep has to.
     if (this.hub.waiting.size > 0) this.hub.wake()
     else this.sweep()
@@ -66,7 +67,7 @@ export class DueTimer {
   }
 
   private pollMs(): number {
-    if (this.hub.backend.features.exactHints) return Number.POSITIVE_INFINITY
+    if (this.hub.backend.features.exactHints && !this.hub.deaf) return Number.POSITIVE_INFINITY
     const polling = pollers.get(this.hub.backend) ?? new Set()
     pollers.set(this.hub.backend, polling)
     polling.add(this)

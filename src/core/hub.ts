@@ -7,7 +7,7 @@
  */
 import type { Subscription } from 'rxjs'
 import type { Backend, Hint, QueueDriver, Reply, RequestToken, SharedSettings } from '../driver.js'
-import { ClosedError } from '../errors.js'
+import { BackendUnavailableError, ClosedError } from '../errors.js'
 import { Eventual } from '../eventual.js'
 import { type Clock, clockOf } from './clock.js'
 import { DueTimer } from './due.js'
@@ -40,6 +40,8 @@ export class Hub implements RequestContext {
   /** Rises with every hint: a claim that was sent before the last one may have missed what it hinted at. */
   epoch = 0
   closed = false
+  /** Hints do not come, whatever the features say. */
+  deaf = false
 
   private readonly due: DueTimer
   private readonly eager = new Set<HubMember>()
@@ -96,6 +98,8 @@ export class Hub implements RequestContext {
   watch(work: (hint: Hint) => void): () => void {
     this.watchers.add(work)
     this.listen()
+    // Without a consumer nobody else would see to what becomes due.
+    this.due.expect(0)
     return () => {
       if (this.watchers.delete(work)) this.rest()
     }
@@ -171,11 +175,24 @@ export class Hub implements RequestContext {
     }
   }
 
-  private listen(): void {
-    this.hints ??= this.driver.arrivals().subscribe({
+  /** Listens for hints. Where that ends by itself, the slow poll stands in, and tries to listen again. */
+  listen(): void {
+    if (this.hints || this.closed || !this.busy) return
+    this.deaf = false
+    const hints = this.driver.arrivals().subscribe({
       next: (hint) => this.hinted(hint),
-      error: (error) => this.onDown(error),
+      error: (error) => this.goDeaf(error),
+      complete: () => this.goDeaf(new BackendUnavailableError('the stream of hints ended')),
     })
+    if (!this.deaf) this.hints = hints
+  }
+
+  private goDeaf(error: unknown): void {
+    this.deaf = true
+    this.hints = undefined
+    if (!this.busy) return
+    this.onDown(error)
+    this.due.expect(undefined)
   }
 
   private rest(): void {

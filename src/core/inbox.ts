@@ -13,6 +13,8 @@ export interface InboxOwner<T> {
   decode(bytes: Uint8Array): T | Eventual<T>
   handOver(claim: HeldClaim, payload: T): void
   onPoison(claim: HeldClaim, error: DecodeError): void
+  /** A decoding that took its time is over: deliver what is left, or ask for more. */
+  onDecoded(): void
 }
 
 export class Inbox<T> {
@@ -65,7 +67,7 @@ export class Inbox<T> {
   private decoded(claim: HeldClaim, work: () => void): void {
     this.decoding = false
     if (this.claims[0] === claim) work()
-    this.deliver()
+    this.owner.onDecoded()
   }
 
   private handOver(claim: HeldClaim, payload: T): void {

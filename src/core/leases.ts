@@ -31,6 +31,7 @@ export class LeaseKeeper {
   private renewing = false
   private failing = false
   private settledAt = 0
+  private settling = false
 
   constructor(
     private readonly holder: LeaseHolder,
@@ -38,8 +39,10 @@ export class LeaseKeeper {
   ) {}
 
   /** A claim was granted. Arms the timer if it rests. */
-  start(): void {
-    this.timer ??= this.holder.hub.clock.after(this.options.leaseMs / 3, () => this.tick())
+  start(now: number): void {
+    if (this.timer) return
+    this.settledAt = now
+    this.timer = this.holder.hub.clock.after(this.options.leaseMs / 3, () => this.tick())
   }
 
   stop(): void {
@@ -48,8 +51,8 @@ export class LeaseKeeper {
   }
 
   /** A settlement was made: the stream is alive. */
-  alive(now: number): void {
-    this.settledAt = now
+  alive(): void {
+    this.settling = true
   }
 
   /** Renews now, out of turn: a hint said that something about these claims changed. */
@@ -74,11 +77,20 @@ export class LeaseKeeper {
     const due: HeldClaim[] = []
     for (const claim of [...this.holder.held]) {
       if (claim.state !== 'held' || claim.expireIfLate() || this.capped(claim, now)) continue
-      if (now - claim.confirmedAt >= claim.claim.leaseMs / 3 - 1) due.push(claim)
+      if (this.renewAt(claim) <= now + 1) due.push(claim)
     }
     this.renew(due)
-    if (now - this.settledAt >= this.options.leaseMs) this.holder.onStalled()
+    this.noteStall(now)
     this.rearm(now)
+  }
+
+  /** Told once for each lease in which nothing was settled. */
+  private noteStall(now: number): void {
+    if (this.settling) this.settledAt = now
+    this.settling = false
+    if (now - this.settledAt < this.options.leaseMs) return
+    this.settledAt = now
+    this.holder.onStalled()
   }
 
   /** Whether `maxLeaseMs` has run out; the claim then lapses by itself, and its handler is told. */
@@ -137,13 +149,18 @@ export class LeaseKeeper {
     if (result.state === 'cancelled') claim.abort(new MessageCancelledError(claim.claim.id))
   }
 
-  /** The next tick: at the nearest renewal or deadline. */
+  /** When two thirds of a lease are left; one that was granted or extended for longer is left alone until then. */
+  private renewAt(claim: HeldClaim): number {
+    return claim.deadline - (2 / 3) * this.options.leaseMs
+  }
+
+  /** The next tick: at the nearest renewal or deadline. A renewal that is on its way is looked after in a while. */
   private rearm(now: number): void {
     let at = Number.POSITIVE_INFINITY
     for (const claim of this.holder.held) {
       const renewAt = claim.stuck
         ? Number.POSITIVE_INFINITY
-        : Math.max(claim.confirmedAt, now - claim.claim.leaseMs / 6) + claim.claim.leaseMs / 3
+        : Math.max(this.renewAt(claim), now + this.options.leaseMs / 6)
       at = Math.min(at, renewAt, claim.deadline)
     }
     if (at === Number.POSITIVE_INFINITY) return

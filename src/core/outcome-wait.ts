@@ -66,7 +66,7 @@ export class OutcomeWait<T> {
     if (stored.state !== 'pending' || this.options.timeoutMs === 0)
       return this.end(() => this.result.resolve(outcomeOf(stored)))
     if (this.again) return this.read()
-    if (!this.result.pending || this.core.options.backend.features.exactHints) return
+    if (!this.result.pending) return
     this.poll?.stop()
     this.poll = this.core.hub.clock.after(POLL_MS, () => this.read())
   }

@@ -206,7 +206,8 @@ export class QueueCore<T> {
 function proposed<T>(options: QueueOptions<T>): Partial<SharedSettings> {
   const { codec, maxDeliveries, ageing, limits, retention } = options
   return {
-    ...(codec && { codec: codec.name }),
+    // Always named: what is stored under a codec cannot be read by another.
+    codec: codec?.name ?? DEFAULT_SETTINGS.codec,
     ...(maxDeliveries !== undefined && { maxDeliveries }),
     ...(ageing && { ageing: { stepMs: ageing.stepMs, cap: ageing.cap ?? MAX_PRIORITY } }),
     ...(limits && { limits: { ...DEFAULT_SETTINGS.limits, ...limits } }),

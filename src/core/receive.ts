@@ -11,6 +11,9 @@ import type { QueueCore } from './queue-core.js'
 import { onAbort } from './signals.js'
 import { consumerDefaults } from './source.js'
 
+/** How long one try may go unanswered. */
+const TRY_BOUND_MS = 10_000
+
 /** Waits for a delivery. `undefined` when the time is up and the queue was empty; then nothing is held. */
 export function receiveOne<T>(
   core: QueueCore<T>,
@@ -44,11 +47,12 @@ class Reception<T> {
       {
         next: (delivery) => this.received(delivery),
         error: (error) => this.end(() => this.result.reject(error)),
-        complete: () => this.end(() => this.result.resolve(undefined)),
+        complete: () => this.end(() => this.nothing()),
       },
     )
     this.forget = onAbort(signal, () => this.cancel(signal))
-    if (timeoutMs !== undefined && timeoutMs > 0) this.timer = core.hub.clock.after(timeoutMs, () => this.expire())
+    // One try has no time of its own, but a backend that does not answer must not hold it for ever.
+    if (timeoutMs !== undefined) this.timer = core.hub.clock.after(timeoutMs || TRY_BOUND_MS, () => this.expire())
     this.consumer.request(1)
   }
 
@@ -70,6 +74,12 @@ class Reception<T> {
         this.result.reject(new BackendUnavailableError('the backend could not be reached in time', { cause: down })),
       )
     }
+  }
+
+  /** Empty, unless a claim went unanswered: then nobody knows. */
+  private nothing(): void {
+    if (this.consumer.summary.abandoned === 0) this.result.resolve(undefined)
+    else this.result.reject(new BackendUnavailableError('the backend did not answer in time'))
   }
 
   private end(work: () => void): void {

@@ -97,9 +97,16 @@ export class Request<T> {
   private again(delayMs: number): Timer {
     return this.context.clock.after(delayMs, () => {
       this.retry = undefined
+      if (this.failures === 0) this.noteFailure(new BackendUnavailableError('the backend does not answer'))
       this.lastSentAt = this.context.clock.now()
       this.follow(attempt(this.call, this.token))
     })
+  }
+
+  private noteFailure(error: unknown): void {
+    this.lastError = error
+    this.failures += 1
+    if (this.failures === 1) this.context.onDown(error)
   }
 
   private succeed(value: T): void {
@@ -116,9 +123,7 @@ export class Request<T> {
       this.answer.reject(error)
       return
     }
-    this.lastError = error
-    this.failures += 1
-    if (this.failures === 1) this.context.onDown(error)
+    this.noteFailure(error)
     this.retry?.stop()
     this.retry = this.again(this.backoffMs())
   }

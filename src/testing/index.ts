@@ -16,6 +16,7 @@ export {
   type InjectedFault,
   type Verb,
 } from './faulty-backend.js'
+export type { Latencies, Latency } from './latency.js'
 export { type MarbleHelpers, type MarbleOptions, marbles } from './marbles.js'
-export type { ClaimWindow, Latencies, Latency } from './recording-backend.js'
+export type { ClaimWindow } from './recording-backend.js'
 export { type Arrival, TestQueue, type TestQueueOptions } from './test-queue.js'

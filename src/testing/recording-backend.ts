@@ -1,7 +1,7 @@
 /**
  * A backend that writes down the life of every claim, in frames of a virtual-time scheduler, and can take its time.
  */
-import { Observable, type SchedulerLike, Subject } from 'rxjs'
+import { Observable, type SchedulerLike, Subject, type Subscription } from 'rxjs'
 import type {
   Backend,
   BackendOwner,
@@ -12,8 +12,10 @@ import type {
   SettleCommand,
   SettleResult,
 } from '../driver.js'
+import { BackendUnavailableError } from '../errors.js'
 import { Eventual } from '../eventual.js'
 import type { Verb } from './faulty-backend.js'
+import { type Course, courseOf, type Latencies } from './latency.js'
 
 /** A claim's life, as `expectSubscriptions` takes it: from its grant to its end in the store. */
 export interface ClaimWindow {
@@ -21,18 +23,10 @@ export interface ClaimWindow {
   unsubscribedFrame: number
 }
 
-/** How many frames a call takes to the store, and its answer back. */
-export interface Latency {
-  readonly request?: number
-  readonly reply?: number
-}
-
-export type Latencies = Partial<Record<Verb, Latency>>
-
 /** Called around each call of the driver: before the store sees it, and after it has run it, before it answers. */
 export type StepListener = (phase: 'before' | 'after', verb: Verb) => void
 
-type LiveWindow = ClaimWindow & { token: string; expiresAt: number }
+type LiveWindow = ClaimWindow & { token: string; lapse: Subscription }
 
 export class ClaimRecord {
   readonly acks = new Subject<string>()
@@ -64,28 +58,33 @@ export class ClaimRecord {
   }
 
   granted(claims: readonly Claim[]): void {
+    if (claims.length === 0) return
     for (const claim of claims) {
-      this.lapsed(claim.id)
+      // Granted again: the lease of the claim before has lapsed in this very frame.
+      this.end(claim.id)
       const window: LiveWindow = {
         subscribedFrame: this.scheduler.now(),
         unsubscribedFrame: Number.POSITIVE_INFINITY,
         token: claim.token,
-        expiresAt: claim.leaseExpiresAt,
+        lapse: this.lapseAt(claim.id, claim.leaseExpiresAt),
       }
       this.live.set(claim.id, window)
       this.claimsOf(claim.id).push(window)
     }
+    this.heldChanges.next(this.live.size)
     this.changed()
   }
 
   renewed(id: string, token: string, expiresAt: number): void {
     const window = this.live.get(id)
-    if (window?.token === token) window.expiresAt = expiresAt
+    if (window?.token !== token) return
+    window.lapse.unsubscribe()
+    window.lapse = this.lapseAt(id, expiresAt)
   }
 
   settled(command: SettleCommand, { state }: SettleResult): void {
     if (state === 'stale' || state === 'refused') return
-    this.end(command.id, this.scheduler.now())
+    this.end(command.id)
     if (state === 'acked' || state === 'forwarded') this.acks.next(command.id)
     else if (state === 'dead') this.dead.next(command.id)
     else if (command.kind === 'release') this.released.next(command.id)
@@ -97,16 +96,26 @@ export class ClaimRecord {
     this.onChange?.()
   }
 
-  /** A claim that nobody settled ended with its lease, whenever that is found out. */
-  private lapsed(id: string): void {
-    const window = this.live.get(id)
-    if (window) this.end(id, Math.min(window.expiresAt, this.scheduler.now()))
+  /** The claims that a purge dropped: those that the store does not list any more. */
+  purged(left: readonly { readonly id: string }[]): void {
+    const listed = new Set(left.map(({ id }) => id))
+    for (const id of [...this.live.keys()]) if (!listed.has(id)) this.end(id)
+    this.changed()
   }
 
-  private end(id: string, frame: number): void {
+  /** A claim that nobody settles or renews ends with its lease, though the store finds that out only later. */
+  private lapseAt(id: string, expiresAt: number): Subscription {
+    return this.scheduler.schedule(() => {
+      this.end(id)
+      this.changed()
+    }, expiresAt - this.scheduler.now())
+  }
+
+  private end(id: string): void {
     const window = this.live.get(id)
     if (!window) return
-    window.unsubscribedFrame = frame
+    window.lapse.unsubscribe()
+    window.unsubscribedFrame = this.scheduler.now()
     this.live.delete(id)
     this.heldChanges.next(this.live.size)
   }
@@ -119,20 +128,16 @@ export function recordingBackend(
   record: ClaimRecord,
   latencies: Latencies = {},
 ): Backend {
-  const wait = <T>(frames: number | undefined, work: () => Reply<T>): Reply<T> => {
-    if (!frames) return work()
-    const later = new Eventual<T>()
-    scheduler.schedule(() => later.resolve(work()), frames)
-    return later
-  }
+  const made = new Map<Verb, number>()
   const call = <T>(verb: Verb, run: () => Reply<T>, note?: (value: T) => void): Reply<T> => {
-    const { request, reply } = latencies[verb] ?? {}
-    return wait(request, () => {
+    const nth = made.get(verb) ?? 0
+    made.set(verb, nth + 1)
+    return travel(scheduler, courseOf(latencies[verb], nth), () => {
       record.onStep?.('before', verb)
       const answer = run()
       if (note) answer.then(note, () => {})
       record.onStep?.('after', verb)
-      return wait(reply, () => answer)
+      return answer
     })
   }
   return {
@@ -143,6 +148,26 @@ export function recordingBackend(
     open: (queue: string, owner: BackendOwner) => recordingDriver(backend.open(queue, owner), record, call),
     close: () => backend.close(),
   }
+}
+
+/** Runs a call in the store, and ends it for its caller, when its course says. */
+function travel<T>(scheduler: SchedulerLike, { runsAt, endsAt, fails }: Course, run: () => Reply<T>): Reply<T> {
+  if (runsAt === 0 && endsAt === 0 && !fails) return run()
+  const caller = new Eventual<T>()
+  const at = (frame: number, work: () => void) => (frame === 0 ? work() : scheduler.schedule(work, frame))
+  let answer: Reply<T> | undefined
+  if (runsAt !== undefined) {
+    at(runsAt, () => {
+      answer = run()
+      if (endsAt === runsAt && !fails) caller.resolve(answer)
+    })
+  }
+  if (endsAt === undefined || (endsAt === runsAt && !fails)) return caller
+  at(endsAt, () => {
+    if (fails || !answer) caller.reject(new BackendUnavailableError('the latency of the test says so'))
+    else caller.resolve(answer)
+  })
+  return caller
 }
 
 type Call = <T>(verb: Verb, run: () => Reply<T>, note?: (value: T) => void) => Reply<T>
@@ -186,7 +211,12 @@ function recordingDriver(driver: QueueDriver, record: ClaimRecord, call: Call): 
     deadLetters: (page) => call('deadLetters', () => driver.deadLetters(page)),
     requeueDead: (ids, token) => call('requeueDead', () => driver.requeueDead(ids, token)),
     purgeDead: (ids, token) => call('purgeDead', () => driver.purgeDead(ids, token)),
-    purge: (states, limit) => call('purge', () => driver.purge(states, limit)),
+    purge: (states, limit) =>
+      call(
+        'purge',
+        () => driver.purge(states, limit),
+        () => driver.list('claimed', { limit: 1_000 }).then(({ items }) => record.purged(items)),
+      ),
     pause: () => call('pause', () => driver.pause()),
     resume: () => call('resume', () => driver.resume()),
     cancel: (id) => call('cancel', () => driver.cancel(id)),

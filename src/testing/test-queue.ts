@@ -2,21 +2,17 @@
  * A queue in virtual time, fed by a marble string.
  */
 import type { Observable, SchedulerLike } from 'rxjs'
-import type { QueueStats, StoredMessage } from '../driver.js'
+import type { QueueDriver, QueueStats, StoredMessage } from '../driver.js'
+import { Eventual } from '../eventual.js'
 import { type Entry, Queue, type QueueOptions, type SourceOptions } from '../queue.js'
 import type { QueueSource } from '../source.js'
 import { memoryBackend } from '../sources/memory/index.js'
 import { type Fault, type FaultyBackend, faultyBackend } from './faulty-backend.js'
-import {
-  ClaimRecord,
-  type ClaimWindow,
-  type Latencies,
-  recordingBackend,
-  type StepListener,
-} from './recording-backend.js'
+import type { Latencies } from './latency.js'
+import { ClaimRecord, type ClaimWindow, recordingBackend, type StepListener } from './recording-backend.js'
 
 export interface TestQueueOptions<T> extends Partial<Omit<QueueOptions<T>, 'backend'>> {
-  /** How many frames the calls of a verb take. Default none: the store answers in the same frame. */
+  /** How long the calls of a verb take, as frames or as a marble. Default: the store answers in the same frame. */
   readonly latencies?: Latencies
   readonly faults?: readonly Fault[]
 }
@@ -31,13 +27,14 @@ export class TestQueue<T> extends Queue<T> {
   readonly dead: Observable<string>
   /** Ids, when the store has taken them back uncounted. */
   readonly released: Observable<string>
-  /** How many claims the store holds, whenever that changes. */
+  /** How many claims the store holds: now, and whenever that changes. */
   readonly held: Observable<number>
   /** Every call open to faults. */
   readonly backend: FaultyBackend
 
+  readonly #scheduler: SchedulerLike
   readonly #record: ClaimRecord
-  readonly #store: ReturnType<typeof memoryBackend>
+  readonly #store: QueueDriver
   readonly #sources = new Set<QueueSource<T>>()
   #ended = false
 
@@ -54,8 +51,9 @@ export class TestQueue<T> extends Queue<T> {
     this.dead = record.dead
     this.released = record.released
     this.held = record.held
+    this.#scheduler = scheduler
     this.#record = record
-    this.#store = store
+    this.#store = store.open(name, { close: () => Eventual.resolved(undefined) })
     record.onChange = () => this.#endWhenEmpty()
   }
 
@@ -75,6 +73,13 @@ export class TestQueue<T> extends Queue<T> {
     this.#record.onStep = listener
   }
 
+  /** The test itself is wrong: ends it with this error. @internal */
+  fail(error: Error): void {
+    this.#scheduler.schedule(() => {
+      throw error
+    })
+  }
+
   /** No more arrivals: the sources complete once nothing is left in the store. @internal */
   end(): void {
     this.#ended = true
@@ -83,7 +88,7 @@ export class TestQueue<T> extends Queue<T> {
 
   /** What the store holds now, read behind the back of everything else. @internal */
   inspect(): { readonly stats: QueueStats; readonly messages: readonly StoredMessage[] } {
-    const driver = this.#store.open(this.name, { close: () => Promise.resolve() })
+    const driver = this.#store
     let stats: QueueStats | undefined
     const messages: StoredMessage[] = []
     driver.stats().then((value) => {
@@ -115,7 +120,9 @@ export function arrive<T>(
   const value = values?.[marble]
   const entry = isEntry(value) ? value : { payload: (value ?? marble) as T }
   const { payload, ...options } = entry
-  void queue.enqueue(payload, { id: marble, ...options })
+  queue.enqueue(payload, { id: marble, ...options }).then(null, (error) => {
+    queue.fail(new Error(`marble ${marble} could not be enqueued`, { cause: error }))
+  })
 }
 
 function isEntry<T>(value: Arrival<T> | undefined): value is Entry<T> {

@@ -23,7 +23,7 @@ import type {
   StoredOutcome,
   SweepReply,
 } from '../../driver.js'
-import { DEFAULT_SETTINGS, refused, replied } from '../../driver.js'
+import { refused, replied } from '../../driver.js'
 import { ClosedError, describeValue, UnsupportedError } from '../../errors.js'
 import { admit, makeRoom, planAdmission } from './admission.js'
 import { claim, grantable, withNextDue } from './claiming.js'
@@ -67,7 +67,7 @@ export class MemoryDriver implements QueueDriver {
   settings(proposed: Partial<SharedSettings>): Reply<SharedSettings> {
     if (!this.#enter()) return this.#refuse()
     const store = this.#store
-    if (!store.settingsStored) store.applySettings({ ...DEFAULT_SETTINGS, ...proposed })
+    store.adoptSettings(proposed)
     return this.#leave(store.settings)
   }
 
@@ -75,6 +75,7 @@ export class MemoryDriver implements QueueDriver {
     if (!this.#enter()) return this.#refuse()
     const store = this.#store
     store.applySettings({ ...store.settings, ...changes })
+    store.nameSettings(changes)
     store.hints.ready()
     return this.#leave(store.settings)
   }

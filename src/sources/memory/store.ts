@@ -43,8 +43,7 @@ export class QueueStore {
   readonly sessions = new SessionBook()
   readonly totals: Totals = { enqueued: 0, acked: 0, forwarded: 0, purged: 0, expired: 0, cancelled: 0, dropped: 0 }
   settings: SharedSettings = DEFAULT_SETTINGS
-  /** Whether anybody has set the settings; a queue that was only forwarded to runs on defaults until somebody does. */
-  settingsStored = false
+  readonly #named = new Set<string>()
   paused = false
   /** Bytes of all that is ready, delayed or claimed. */
   bytes = 0
@@ -235,9 +234,20 @@ export class QueueStore {
   /** Replaces the shared settings; they hold from now on for all that is here. */
   applySettings(settings: SharedSettings): void {
     this.settings = settings
-    this.settingsStored = true
     this.ready.setAgeing(settings.ageing)
     this.trimOutcomes(Number.POSITIVE_INFINITY)
+  }
+
+  /** Takes over the settings that nobody has named before; the first who names one decides. */
+  adoptSettings(proposed: Partial<SharedSettings>): void {
+    const fresh = Object.entries(proposed).filter(([field]) => !this.#named.has(field))
+    if (fresh.length === 0) return
+    this.applySettings({ ...this.settings, ...Object.fromEntries(fresh) })
+    this.nameSettings(proposed)
+  }
+
+  nameSettings(settings: Partial<SharedSettings>): void {
+    for (const field of Object.keys(settings)) this.#named.add(field)
   }
 
   /** Moves the end of a claim's lease. */

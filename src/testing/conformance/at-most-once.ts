@@ -38,7 +38,7 @@ export const atMostOnce: Concern = {
       await queue.enqueue('a', { id: 'a' })
       // The ack of the take never gets there, and no renewal does.
       for (const verb of ['settle', 'renew'] as const)
-        bench.backend.inject({ verb, kind: 'drop-request', times: Number.POSITIVE_INFINITY })
+        bench.backend.inject({ verb, kind: 'fail-request', times: Number.POSITIVE_INFINITY })
       assert.equal(await queue.tryTake(), 'a')
       await eventually(async () => {
         assert.equal(await peer.tryReceive(), undefined)

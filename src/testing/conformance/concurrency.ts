@@ -18,7 +18,6 @@ import {
   next,
   nextNow,
   pass,
-  payloads,
   range,
   stopwatch,
   throughout,

@@ -126,6 +126,7 @@ async function workout(bench: Bench, seed: number): Promise<void> {
     limits: { maxLength: 40, whenFull: seed % 2 ? 'reject' : 'dropOldest' },
   })
   const target = bench.queue()
+  await queue.stats()
   const peer = await bench.peer(queue)
   const tally = { enqueued: 0, acked: 0, forwarded: 0 }
   let working = true
@@ -143,9 +144,11 @@ async function workout(bench: Bench, seed: number): Promise<void> {
     // Only within one backend object is a forward one step; the other worker does without.
     return n % 2 ? worker(peer, undefined, random, tally) : worker(queue, target, random, tally)
   })
-  await within(Promise.all(workers), 'the workers end', 20_000)
-  working = false
-  assert.ok((await counting) > 5, 'hardly anything was counted')
+  const worked = Promise.all(workers).finally(() => {
+    working = false
+  })
+  const [samples] = await within(Promise.all([counting, worked]), 'the workers end', 20_000)
+  assert.ok(samples > 5, 'hardly anything was counted')
   await eventually(async () => (await queue.stats()).claimed === 0, 'nothing is in flight')
   await assertDepth(queue, { enqueuedTotal: tally.enqueued, forwardedTotal: tally.forwarded, ackedTotal: tally.acked })
   await assertDepth(target, { ready: tally.forwarded, enqueuedTotal: tally.forwarded })

@@ -1,4 +1,30 @@
-import { type ConformanceOptions, registerConcern } from './kit.js'
+import { atMostOnce } from './at-most-once.js'
+import { basics } from './basics.js'
+import { cancelling } from './cancelling.js'
+import { closing } from './closing.js'
+import { concurrency } from './concurrency.js'
+import { delays } from './delays.js'
+import { depths } from './depths.js'
+import { endings } from './endings.js'
+import { expiry } from './expiry.js'
+import { forwarding } from './forwarding.js'
+import { handOvers } from './hand-overs.js'
+import { type Concern, type ConformanceOptions, registerConcern } from './kit.js'
+import { leaseLimits } from './lease-limits.js'
+import { leaving } from './leaving.js'
+import { limits } from './limits.js'
+import { listing } from './listing.js'
+import { lostReplies } from './lost-replies.js'
+import { messageCancel } from './message-cancel.js'
+import { outages } from './outages.js'
+import { outcomes } from './outcomes.js'
+import { networkPartitions } from './partitions-of-the-network.js'
+import { pausing } from './pausing.js'
+import { payloads } from './payloads.js'
+import { priorities } from './priorities.js'
+import { purging } from './purging.js'
+import { settings } from './settings.js'
+import { waiting } from './waiting.js'
 
 /**
  * Registers the conformance suite for a backend: every scenario that a backend must get right, by concern.
@@ -16,4 +42,31 @@ export function conformance(options: ConformanceOptions): void {
   })
 }
 
-const CONCERNS: readonly Parameters<typeof registerConcern>[1][] = []
+const CONCERNS: readonly Concern[] = [
+  basics,
+  waiting,
+  cancelling,
+  leaving,
+  delays,
+  priorities,
+  concurrency,
+  closing,
+  pausing,
+  messageCancel,
+  outcomes,
+  payloads,
+  purging,
+  depths,
+  outages,
+  networkPartitions,
+  leaseLimits,
+  settings,
+  limits,
+  expiry,
+  atMostOnce,
+  forwarding,
+  listing,
+  endings,
+  handOvers,
+  lostReplies,
+]

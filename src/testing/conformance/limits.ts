@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { LimitError, QueueFullError } from '../../errors.js'
-import type { QueueOptions } from '../../queue.js'
+import type { Queue, QueueOptions } from '../../queue.js'
 import { assertDepth, bury, callsOf, listed, nextNow, pass, payloads, range } from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
 
@@ -191,6 +191,7 @@ export const limits: Concern = {
 
     scenario('X22', 'many producers at a bound fill the queue exactly', async (bench) => {
       const queue = bench.queue({ limits: { maxLength: 10 } })
+      await queue.stats()
       const peer = await bench.peer(queue)
       const results = await Promise.allSettled(range(40).map((n) => (n % 2 ? queue : peer).enqueue(String(n))))
       assert.equal(results.filter(({ status }) => status === 'fulfilled').length, 10)
@@ -210,7 +211,7 @@ async function full(bench: Bench, bounds: Limits, contents: readonly string[]) {
 type Way = 'ack' | 'deadLetter' | 'forward' | 'cancel' | 'purge' | 'take'
 
 /** The first message leaves. */
-async function goes(bench: Bench, queue: ReturnType<Bench['queue']>, way: Way): Promise<void> {
+async function goes(bench: Bench, queue: Queue<string>, way: Way): Promise<void> {
   const delivery = way === 'cancel' || way === 'take' ? undefined : await nextNow(queue)
   if (way === 'ack') await delivery?.ack()
   else if (way === 'deadLetter') await delivery?.deadLetter('no')

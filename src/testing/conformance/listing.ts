@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { mergeMap } from '../../operators/merge-map.js'
 import { pipe } from '../../pipe.js'
+import type { Queue } from '../../queue.js'
 import {
   assertDepth,
   bury,
@@ -215,7 +216,7 @@ async function dead(bench: Bench, count: number) {
   return queue
 }
 
-async function firstOf(queue: ReturnType<Bench['queue']>): Promise<string | undefined> {
+async function firstOf(queue: Queue<string>): Promise<string | undefined> {
   const [first] = await listed(queue.peek({ limit: 1 }))
   return first?.payload
 }

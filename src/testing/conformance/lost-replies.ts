@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Delivery } from '../../delivery.js'
 import type { Queue } from '../../queue.js'
-import type { FaultKind, Verb } from '../faulty-backend.js'
+import type { Verb } from '../faulty-backend.js'
 import { assertDepth, bury, callsOf, nextNow, within } from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
 
@@ -16,18 +16,12 @@ export const lostReplies: Concern = {
           bench.backend.inject({ verb: change.verb, kind, times: 2 })
           const calls = callsOf(bench, change.verb)
           await within(check(), 'it is answered')
-          assert.equal(callsOf(bench, change.verb), calls + 3)
+          assert.ok(callsOf(bench, change.verb) >= calls + 3, 'it was not asked for again')
         }),
       ),
     ),
 
-    ...(['drop-request', 'drop-reply'] as const).map((kind) =>
-      scenario(
-        'X34',
-        `every change happens once and is answered though nothing comes back at first (${kind})`,
-        (bench) => silent(bench, kind),
-      ),
-    ),
+    scenario('X34', 'every change happens once and is answered though nothing comes back at first', silent),
 
     scenario('X34', 'an answer that comes after the repeat was answered changes nothing', async (bench) => {
       const queue = bench.queue()
@@ -200,12 +194,20 @@ async function opened(bench: Bench): Promise<Queue<string>> {
   return queue
 }
 
-/** All verbs at once, each on a queue of its own, since a silent call is given some seconds before it is sent again. */
-async function silent(bench: Bench, kind: FaultKind): Promise<void> {
+/**
+ * All verbs at once, each on queues of its own, since a silent call is given some seconds before it is sent again. The
+ * first request of each verb gets nowhere, and so does the reply to the second.
+ */
+async function silent(bench: Bench): Promise<void> {
   const wanted = new Map<Verb, Change>()
-  for (const change of changes()) if (!wanted.has(change.verb)) wanted.set(change.verb, change)
+  // What a claim does is seen where the network is cut.
+  for (const change of changes())
+    if (change.verb !== 'claim' && !wanted.has(change.verb)) wanted.set(change.verb, change)
   const checks: (() => Promise<void>)[] = []
-  for (const change of wanted.values()) checks.push(await change.prepare(bench))
-  for (const verb of wanted.keys()) bench.backend.inject({ verb, kind })
+  for (const change of wanted.values()) checks.push(await change.prepare(bench), await change.prepare(bench))
+  for (const verb of wanted.keys()) {
+    bench.backend.inject({ verb, kind: 'drop-request' })
+    bench.backend.inject({ verb, kind: 'drop-reply', nth: 2 })
+  }
   await within(Promise.all(checks.map((check) => check())), 'all are answered', 15_000)
 }

@@ -87,7 +87,7 @@ export const outages: Concern = {
       const source = queue.source()
       const events = recorded(source)
       const seen: string[] = []
-      const subscription = source.subscribe(({ payload, ack }) => void seen.push(payload))
+      const subscription = source.subscribe(({ payload }) => void seen.push(payload))
       await pass(20)
       const recover = down(bench.backend)
       await peer.enqueue('a')

@@ -3,7 +3,6 @@ import type { Delivery } from '../../delivery.js'
 import { LeaseLostError } from '../../errors.js'
 import { process as settling } from '../../operators/process.js'
 import { pipe } from '../../pipe.js'
-import type { Queue } from '../../queue.js'
 import { collect } from '../../sinks/collect.js'
 import type { FaultyBackend } from '../faulty-backend.js'
 import {
@@ -37,31 +36,26 @@ export const networkPartitions: Concern = {
       }),
     ),
 
-    scenario('N80', 'a waiter outlives a short partition, and gets what came during it', async (bench) => {
-      const queue = bench.queue({ leaseMs: 30_000 })
-      const peer = await bench.peer(queue)
-      const wait = next(queue)
-      await pass(20)
-      const heal = cut(bench.backend, 'drop-request')
-      await peer.enqueue('a')
-      await pass(200)
-      heal()
-      const delivery = await within(wait, 'the wait ends')
-      assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
-    }),
-
-    scenario('N80', 'a claim whose reply the partition took is asked for again, not made again', async (bench) => {
-      const queue = bench.queue({ leaseMs: 30_000 })
-      const peer = await bench.peer(queue)
-      await queue.enqueueAll([{ payload: 'a' }, { payload: 'b' }])
-      const heal = cut(bench.backend, 'drop-reply')
-      const wait = next(queue)
-      await eventually(async () => (await peer.stats()).claimed === 1, 'the claim is made')
-      heal()
-      const delivery = await within(wait, 'the wait ends')
-      assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
-      await assertDepth(peer, { ready: 1, claimed: 1 })
-    }),
+    scenario(
+      'N80',
+      'a waiter outlives a short partition, whether its claims or their replies were lost',
+      async (bench) => {
+        const [parked, starting] = [bench.queue({ leaseMs: 30_000 }), bench.queue({ leaseMs: 30_000 })]
+        const [parkedPeer, startingPeer] = [await bench.peer(parked), await bench.peer(starting)]
+        await starting.enqueueAll([{ payload: 'a' }, { payload: 'b' }])
+        const first = next(parked)
+        await pass(20)
+        const request = bench.backend.inject({ verb: 'claim', kind: 'drop-request' })
+        const reply = bench.backend.inject({ verb: 'claim', kind: 'drop-reply', nth: 2 })
+        await parkedPeer.enqueueAll([{ payload: 'a' }, { payload: 'b' }])
+        await within(request.reached, 'the parked one claims')
+        const second = next(starting)
+        await within(reply.reached, 'the other claims')
+        for (const delivery of await within(Promise.all([first, second]), 'both waits end'))
+          assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
+        for (const peer of [parkedPeer, startingPeer]) await assertDepth(peer, { ready: 1, claimed: 1 })
+      },
+    ),
 
     scenario('N80', 'a settlement that the partition held up is confirmed after it', async (bench) => {
       const { delivery, peer } = await claimed(bench, 10_000)
@@ -85,7 +79,9 @@ export const networkPartitions: Concern = {
           const source = queue.source()
           const events = recorded(source)
           const lost = noticed()
-          const first = await subscribedOnce(source, (delivery) => lost.watch(delivery.signal))
+          const { value: first } = await within(source[Symbol.asyncIterator]().next(), 'a delivery')
+          assert.ok(first)
+          lost.watch(first.signal)
           const clock = stopwatch()
           const heal = cut(bench.backend, kind, kind === 'drop-reply' ? 'settle' : '*')
           const failing = kind === 'drop-reply' ? cut(bench.backend, 'drop-request', 'renew') : () => {}
@@ -135,8 +131,10 @@ export const networkPartitions: Concern = {
       })
       await eventually(async () => (await peer.stats()).claimed === 1, 'it is claimed')
       const heal = cut(bench.backend, 'drop-request', 'renew')
+      const unreachable = bench.backend.inject({ verb: 'claim', kind: 'fail-request', times: Number.POSITIVE_INFINITY })
       const again = await next(peer)
       heal()
+      unreachable.remove()
       await again.ack()
       await peer.enqueue('b')
       await eventually(async () => (await peer.stats()).ackedTotal === 2, 'the pipeline goes on')
@@ -164,21 +162,6 @@ async function claimed(bench: Bench, lease: number) {
   const peer = await bench.peer(queue)
   await queue.enqueue('a')
   return { queue, peer, leaseMs, delivery: await nextNow(queue) }
-}
-
-function subscribedOnce(
-  source: ReturnType<Queue<string>['source']>,
-  look: (delivery: Delivery<string>) => void,
-): Promise<Delivery<string>> {
-  return new Promise((resolve, reject) => {
-    source.subscribe({
-      next: (delivery) => {
-        look(delivery)
-        resolve(delivery)
-      },
-      error: reject,
-    })
-  })
 }
 
 /** Whether the listeners of a signal have been called, which is more than that it says so when asked. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { bytes, type Codec, json } from '../../codec.js'
 import { PayloadError, SchemaError } from '../../errors.js'
+import type { Queue } from '../../queue.js'
 import {
   assertDepth,
   callsOf,
@@ -232,7 +233,7 @@ async function poisoned(bench: Bench, count = 1) {
 }
 
 /** The same queue, read with the codec as it should be, through the backend under test. */
-async function twin(bench: Bench, queue: ReturnType<Bench['queue']>, options: object = {}) {
+async function twin(bench: Bench, queue: Queue<string>, options: object = {}) {
   const reader = await bench.peer<string>(queue, { codec: json<string>(), backend: bench.backend, ...options })
   return reader
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { InvalidOptionError } from '../../errors.js'
+import type { Queue } from '../../queue.js'
 import { assertDepth, drained, leaseOf, next, nextNow, pass, payloads, range, seeded, stopwatch } from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
 
@@ -200,7 +201,7 @@ async function withOneOfEach(bench: Bench) {
 }
 
 /** 'first' still goes before a new message of a priority in between, and that before 'last'. */
-async function assertMiddleLast(queue: ReturnType<Bench['queue']>): Promise<void> {
+async function assertMiddleLast(queue: Queue<string>): Promise<void> {
   await queue.enqueue('middle', { priority: 5 })
   const deliveries = await drained(queue)
   assert.deepEqual(
@@ -214,7 +215,7 @@ async function assertMiddleLast(queue: ReturnType<Bench['queue']>): Promise<void
 }
 
 /** A consumer claims the next message, and is never heard of again. */
-async function crashed(bench: Bench, queue: ReturnType<Bench['queue']>): Promise<void> {
+async function crashed(bench: Bench, queue: Queue<string>): Promise<void> {
   const fault = bench.backend.inject({ verb: 'renew', kind: 'drop-request', times: Number.POSITIVE_INFINITY })
   const { id } = await nextNow(queue)
   const again = await eventuallyClaimed(queue, id)
@@ -224,7 +225,7 @@ async function crashed(bench: Bench, queue: ReturnType<Bench['queue']>): Promise
 }
 
 /** Claims what is there until it is this message; gives the others back. */
-async function eventuallyClaimed(queue: ReturnType<Bench['queue']>, id: string) {
+async function eventuallyClaimed(queue: Queue<string>, id: string) {
   const others: Awaited<ReturnType<typeof nextNow>>[] = []
   for (;;) {
     const delivery = await next(queue)

@@ -3,7 +3,7 @@ import { bytes, type Codec, json } from '../../codec.js'
 import { LimitError, QueueFullError, SettingsConflictError } from '../../errors.js'
 import type { QueueOptions } from '../../queue.js'
 import { assertDepth, listed, nextNow, pass, payloads, range, within } from './deadlines.js'
-import { type Bench, type Concern, scenario } from './kit.js'
+import { type Concern, scenario } from './kit.js'
 
 type Shared = Pick<QueueOptions<string>, 'codec' | 'maxDeliveries' | 'ageing' | 'limits' | 'retention'>
 
@@ -173,7 +173,7 @@ export const settings: Concern = {
 
 function conflicts(): [field: string, stored: Partial<Shared>, wanted: Partial<Shared>][] {
   return [
-    ['codec', {}, { codec: bytes() as unknown as Codec<string> }],
+    ['codec', {}, { codec: { ...json<string>(), name: 'json-2' } }],
     ['maxDeliveries', { maxDeliveries: 3 }, { maxDeliveries: 4 }],
     ['maxDeliveries', {}, { maxDeliveries: 4 }],
     ['ageing.stepMs', { ageing: { stepMs: 100 } }, { ageing: { stepMs: 200 } }],

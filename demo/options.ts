@@ -1,0 +1,32 @@
+/** The command line of the demo. */
+import { statSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+
+export interface DemoOptions {
+  /** The `node_modules` folder to audit. */
+  readonly dir: string
+  readonly lanes: number
+}
+
+export const USAGE = 'usage: npm run demo -- [--dir <node_modules folder>] [--lanes <1 to 1000>]'
+
+const OWN_MODULES = fileURLToPath(new URL('../node_modules', import.meta.url))
+
+/** Throws an Error whose message says what is wrong. */
+export function readOptions(args: readonly string[]): DemoOptions {
+  const options = { dir: { type: 'string' }, lanes: { type: 'string' } } as const
+  const { dir = OWN_MODULES, lanes = '8' } = parseArgs({ args: [...args], options }).values
+  return { dir: folder(dir), lanes: laneCount(lanes) }
+}
+
+function folder(dir: string): string {
+  if (!statSync(dir, { throwIfNoEntry: false })?.isDirectory()) throw new Error(`--dir: ${dir} is not a folder`)
+  return dir
+}
+
+function laneCount(text: string): number {
+  const lanes = Number(text)
+  if (/^\d+$/.test(text) && lanes >= 1 && lanes <= 1_000) return lanes
+  throw new Error(`--lanes must be a whole number from 1 to 1000, not ${text}`)
+}

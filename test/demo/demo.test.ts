@@ -1,0 +1,105 @@
+/** The demo as users run it: a process of its own. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { tempTree } from './temp-tree.js'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const BOUND = { timeout: 30_000 }
+
+interface Ended {
+  readonly code: number | null
+  readonly out: string
+  readonly err: string
+}
+
+function start(...args: string[]): ChildProcess {
+  const child = spawn(process.execPath, ['--import', 'tsx', 'demo/main.ts', ...args], { cwd: ROOT })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  return child
+}
+
+function ended(child: ChildProcess): Promise<Ended> {
+  let out = ''
+  let err = ''
+  child.stdout?.on('data', (chunk) => (out += chunk))
+  child.stderr?.on('data', (chunk) => (err += chunk))
+  return new Promise((resolve) => child.on('close', (code) => resolve({ code, out, err })))
+}
+
+/** Enough packages that a signal sent at the first tenth comes long before the last. */
+function largeTree(): string {
+  const files: Record<string, string | object> = {}
+  for (let index = 0; index < 1_500; index += 1) {
+    files[`p${index}/package.json`] = { name: `p${index}`, license: 'MIT' }
+    files[`p${index}/lib/a.js`] = ''
+  }
+  return tempTree(files)
+}
+
+describe('npm run demo', () => {
+  it('audits every package and prints the account', BOUND, async () => {
+    const dir = tempTree({
+      'a/package.json': { name: 'a', version: '1.0.0', license: 'MIT' },
+      'a/data': 'x'.repeat(2_000),
+      'a/node_modules/b/package.json': { name: 'b', version: '2.0.0', licenses: [{ type: 'ISC' }] },
+      '@s/c/package.json': { name: '@s/c', version: '3.0.0' },
+      '@s/c/LICENSE': 'text',
+      'd/package.json': 'not JSON',
+      'e/package.json': { name: 'e' },
+    })
+    const { code, out, err } = await ended(start('--dir', dir, '--lanes', '2'))
+    const shown = out.replace(/\d+\.\d ms/g, 'N ms').replaceAll(dir, 'DIR')
+    const parts = shown.split('\n\n')
+    expect(parts[0]).toBe('5 packages in DIR')
+    expect(parts[1]).toBe('Licences\n  ISC          1\n  MIT          1\n  see LICENSE  1')
+    expect(parts[2]?.split('\n').sort()).toEqual([
+      '  @s/c@3.0.0  N ms',
+      '  a@1.0.0     N ms',
+      '  b@2.0.0     N ms',
+      'Slowest',
+    ])
+    expect(parts[3]).toMatch(/^Largest\n {2}a@1.0.0 {5}2.0 kB\n/)
+    expect(parts[4]?.split('\n').sort()).toEqual([
+      '  d  UnreadablePackageError: package.json is not JSON',
+      '  e  MissingLicenceError: no licence in the manifest, and no licence file',
+      'Dead letters',
+    ])
+    expect(parts[5]).toMatch(/^Total\n {2}packages {2}3\n {2}files {5}5\n {2}size {6}2.1 kB$/)
+    expect(parts[6]).toBe('5 found: 3 audited, 2 dead letters, 0 left\n')
+    expect(err).toBe([1, 2, 3, 4, 5].map((done) => `${done} of 5 packages\n`).join(''))
+    expect(code).toBe(0)
+  })
+
+  it('stops cleanly at SIGINT and accounts for every package', BOUND, async () => {
+    const child = start('--dir', largeTree(), '--lanes', '4')
+    child.stderr?.once('data', () => child.kill('SIGINT'))
+    const { code, out, err } = await ended(child)
+    expect(err).toContain('Stopping. Once more to force.')
+    expect(out).toMatch(/\nStopped: \d+ finished within the grace, \d+ released, 0 abandoned\n/)
+    const [, found, audited, refused, left] =
+      /(\d+) found: (\d+) audited, (\d+) dead letters, (\d+) left/.exec(out) ?? []
+    expect(Number(found)).toBe(1_500)
+    expect(Number(left)).toBeGreaterThan(0)
+    expect(Number(audited) + Number(refused) + Number(left)).toBe(1_500)
+    expect(code).toBe(130)
+  })
+
+  it('goes on when nobody reads its output', BOUND, async () => {
+    const child = start('--dir', tempTree({ 'a/package.json': { license: 'MIT' } }))
+    child.stdout?.destroy()
+    child.stderr?.destroy()
+    expect((await ended(child)).code).toBe(0)
+  })
+
+  it.each([
+    [['--lanes', '0'], '--lanes must be a whole number from 1 to 1000, not 0'],
+    [['--dir', '/no/such/folder'], '--dir: /no/such/folder is not a folder'],
+    [['--speed', '9'], "Unknown option '--speed'"],
+  ])('refuses %j', BOUND, async (args, message) => {
+    const { code, out, err } = await ended(start(...args))
+    expect(err).toContain(`${message}\nusage: npm run demo`)
+    expect(out).toBe('')
+    expect(code).toBe(2)
+  })
+})

@@ -1,0 +1,35 @@
+import { execFile } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { describe, expect, it } from 'vitest'
+
+const folder = fileURLToPath(new URL('../../examples/', import.meta.url))
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const names = readdirSync(folder).filter((name) => name.endsWith('.ts'))
+
+/** What an example says at its foot that it prints. */
+function expectation(text: string): string {
+  const foot = text.slice(text.indexOf('// Prints:\n') + '// Prints:\n'.length)
+  return foot.replaceAll(/^\/\/ ?/gm, '')
+}
+
+async function output(path: string): Promise<string> {
+  const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', path], { cwd: root })
+  return stdout
+}
+
+describe('examples', () => {
+  it('are numbered without gaps', () => {
+    expect(names.map((name) => Number(name.slice(0, 2)))).toEqual(names.map((_, index) => index + 1))
+  })
+
+  it.concurrent.each(names)(
+    '%s prints what it says',
+    async (name) => {
+      const path = `${folder}${name}`
+      expect(await output(path)).toBe(expectation(readFileSync(path, 'utf8')))
+    },
+    30_000,
+  )
+})

@@ -1,121 +1,141 @@
-/**
- * Audits one package: its licence, and what it weighs.
- */
-import type { Dirent } from 'node:fs'
-import { readdir, readFile, stat } from 'node:fs/promises'
+/** Audits one package: its licence, and what it weighs. */
+import { lstat, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { InstalledPackage } from './packages.js'
+import { retry } from 'abort-controller-x'
 
 export interface Audit {
-  readonly place: string
+  readonly name: string
+  /** Empty where the manifest has none. */
   readonly version: string
   readonly licence: string
   readonly files: number
   readonly bytes: number
-  readonly tookMs: number
+  /** How long the audit took. */
+  readonly ms: number
 }
 
-/** The package is at fault: another try would find the same. */
-export abstract class AuditError extends Error {}
-
-export class ManifestError extends AuditError {
-  override readonly name = 'ManifestError'
+/** The package itself is at fault: another try would find the same. */
+export abstract class AuditError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.name = new.target.name
+  }
 }
 
-export class NoLicenceError extends AuditError {
-  override readonly name = 'NoLicenceError'
-}
+export class UnreadablePackageError extends AuditError {}
 
-type Manifest = Readonly<Record<string, unknown>>
+export class MissingLicenceError extends AuditError {}
 
-/** Too many open files, a busy disk: nothing that says anything about the package. */
-const TRANSIENT = new Set(['EMFILE', 'ENFILE', 'EAGAIN', 'EBUSY', 'EINTR', 'EIO', 'ENOMEM'])
+type Json = Readonly<Record<string, unknown>>
+
 const LICENCE_FILE = /^(licen[cs]e|copying)([.-].*)?$/i
 
-/** Looks at the signal between its steps, and ends with the signal's reason. */
-export async function audit({ path, place }: InstalledPackage, signal: AbortSignal): Promise<Audit> {
-  const startedAt = performance.now()
-  const manifest = await readManifest(path)
-  signal.throwIfAborted()
-  const licence = statedLicence(manifest) ?? (await licenceFile(path))
-  signal.throwIfAborted()
-  const { files, bytes } = await weigh(path, signal)
-  const version = typeof manifest['version'] === 'string' ? manifest['version'] : '?'
-  return { place, version, licence, files, bytes, tookMs: performance.now() - startedAt }
-}
+/** Too many open files, a busy disk: nothing that says anything about the package. */
+const TRANSIENT = new Set(['EMFILE', 'ENFILE', 'EAGAIN', 'EBUSY', 'EINTR'])
 
-async function readManifest(path: string): Promise<Manifest> {
-  const manifest = parse(await readText(join(path, 'package.json')))
-  if (typeof manifest !== 'object' || manifest === null || Array.isArray(manifest)) {
-    throw new ManifestError('package.json is not an object')
-  }
-  return manifest as Manifest
-}
-
-async function readText(file: string): Promise<string> {
+/**
+ * Rejects with an {@link AuditError} when the package is at fault, with the file system's error when that has a bad
+ * moment, and when the signal aborts, which is looked at before each step.
+ */
+export async function audit(folder: string, signal: AbortSignal): Promise<Audit> {
+  const began = performance.now()
   try {
-    return await readFile(file, 'utf8')
+    const manifest = await readManifest(folder, signal)
+    const licence = licenceOf(manifest) ?? (await licenceFile(folder, signal))
+    if (licence === undefined) throw new MissingLicenceError('no licence in the manifest, and no licence file')
+    const weight = await weigh(folder, signal)
+    const { name, version } = manifest
+    return {
+      name: typeof name === 'string' ? name : folder,
+      version: typeof version === 'string' ? version : '',
+      licence,
+      ...weight,
+      ms: performance.now() - began,
+    }
   } catch (error) {
-    if (isTransient(error)) throw error
-    throw new ManifestError(`package.json cannot be read (${codeOf(error)})`, { cause: error })
+    throw isFinal(error) ? new UnreadablePackageError(error.message, { cause: error }) : error
   }
 }
 
-/** Whether the same call may well succeed later. */
-function isTransient(error: unknown): boolean {
-  return TRANSIENT.has(codeOf(error))
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : String(error)
+async function readManifest(folder: string, signal: AbortSignal): Promise<Json> {
+  const text = await patiently(signal, () => readFile(join(folder, 'package.json'), 'utf8'))
+  const manifest = parse(text)
+  if (isRecord(manifest)) return manifest
+  throw new UnreadablePackageError('package.json is not an object')
 }
 
 function parse(text: string): unknown {
   try {
     // A byte order mark is no JSON, and npm forgives it.
     return JSON.parse(text.replace(/^\uFEFF/, ''))
-  } catch (error) {
-    throw new ManifestError('package.json is not JSON', { cause: error })
+  } catch (cause) {
+    throw new UnreadablePackageError('package.json is not JSON', { cause })
   }
 }
 
-/** `license` as text or, in manifests of old, as `{ type }`; the `licenses` list is older still. */
-export function statedLicence({ license, licenses }: Manifest): string | undefined {
-  const listed = Array.isArray(licenses) ? licenses.map(licenceName).filter((name) => name !== undefined) : []
-  return licenceName(license) ?? (listed.length > 0 ? listed.join(' OR ') : undefined)
+/** `license` as text or, in old manifests, as `{ type }`; older still is `licenses`, a list of either. */
+export function licenceOf(manifest: Json): string | undefined {
+  const { license, licenses } = manifest
+  const single = licenceName(license)
+  if (single !== undefined) return single
+  if (!Array.isArray(licenses)) return licenceName(licenses)
+  const names = licenses.map(licenceName).filter((name) => name !== undefined)
+  return names.length === 0 ? undefined : names.join(' OR ')
 }
 
 function licenceName(value: unknown): string | undefined {
-  const name = typeof value === 'object' && value !== null && 'type' in value ? value.type : value
+  const name = isRecord(value) ? value['type'] : value
   return typeof name === 'string' && name.trim() !== '' ? name.trim() : undefined
 }
 
-async function licenceFile(path: string): Promise<string> {
-  const entries = await readdir(path, { withFileTypes: true })
-  if (entries.some((entry) => entry.isFile() && LICENCE_FILE.test(entry.name))) return 'see file'
-  throw new NoLicenceError('package.json names no licence, and there is no licence file')
+async function licenceFile(folder: string, signal: AbortSignal): Promise<string | undefined> {
+  const names = await patiently(signal, () => readdir(folder))
+  const name = names.sort().find((each) => LICENCE_FILE.test(each))
+  return name === undefined ? undefined : `see ${name}`
 }
 
-interface Weight {
-  readonly files: number
-  readonly bytes: number
-}
-
-/** The package's own files: what is installed below it is a package of its own, and a link weighs nothing. */
-async function weigh(dir: string, signal: AbortSignal): Promise<Weight> {
-  let files = 0
-  let bytes = 0
-  for (const entry of await readdir(dir, { withFileTypes: true })) {
-    signal.throwIfAborted()
-    const part = await weighEntry(dir, entry, signal)
-    files += part.files
-    bytes += part.bytes
+/** The package's own files: what is installed below it is a package of its own. */
+async function weigh(folder: string, signal: AbortSignal): Promise<{ files: number; bytes: number }> {
+  const sum = { files: 0, bytes: 0 }
+  for (const entry of await patiently(signal, () => readdir(folder, { withFileTypes: true }))) {
+    if (entry.name === 'node_modules') continue
+    const path = join(folder, entry.name)
+    const part = entry.isDirectory() ? await weigh(path, signal) : { files: 1, bytes: await sizeOf(path, signal) }
+    sum.files += part.files
+    sum.bytes += part.bytes
   }
-  return { files, bytes }
+  return sum
 }
 
-async function weighEntry(dir: string, entry: Dirent, signal: AbortSignal): Promise<Weight> {
-  const path = join(dir, entry.name)
-  if (entry.isDirectory() && entry.name !== 'node_modules') return weigh(path, signal)
-  return entry.isFile() ? { files: 1, bytes: (await stat(path)).size } : { files: 0, bytes: 0 }
+/** A link counts as itself: what it points to may lie elsewhere, or nowhere. */
+async function sizeOf(path: string, signal: AbortSignal): Promise<number> {
+  const { size } = await patiently(signal, () => lstat(path))
+  return size
+}
+
+/** A short wait often does it; what lasts longer goes back to the queue, and its lane is free meanwhile. */
+function patiently<T>(signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
+  signal.throwIfAborted()
+  return retry(signal, ask, { baseMs: 10, maxDelayMs: 100, maxAttempts: 3, onError: throwUnlessTransient })
+}
+
+function throwUnlessTransient(error: unknown): void {
+  if (!TRANSIENT.has(codeOf(error))) throw error
+}
+
+/** What the file system says of the package, and will say again. */
+function isFinal(error: unknown): error is Error {
+  return isFromFileSystem(error) && !TRANSIENT.has(codeOf(error))
+}
+
+function isFromFileSystem(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && 'syscall' in error
+}
+
+function codeOf(error: unknown): string {
+  return String((error as { code?: unknown }).code)
+}
+
+function isRecord(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,45 +1,60 @@
-/**
- * How far the audit is, on stderr: a bar on a terminal, a plain line now and then in a log.
- */
-import { delay, run } from 'abort-controller-x'
+/** How far the audit is: a bar on a terminal, a line for each tenth elsewhere. */
 
-export interface Standing {
-  readonly done: number
-  readonly dead: number
-  readonly found: number
+export interface Progress {
+  /** One more is done. */
+  step(): void
+  /** Nothing more will be. */
+  end(): void
 }
 
-export interface ProgressOptions {
-  readonly stream: NodeJS.WriteStream
-  readonly standing: () => Promise<Standing>
+/** What is drawn on: `process.stderr`, say. */
+export interface Screen {
+  readonly isTTY: boolean
+  readonly columns?: number
+  write(text: string): unknown
 }
 
-const BAR_EVERY_MS = 80
-const LINE_EVERY_MS = 1_000
-const BAR_WIDTH = 30
-const CLEAR_LINE = '\r\x1b[K'
+/** A terminal need not be drawn on more often than anybody can see. */
+const REDRAW_MS = 50
 
-/** Shows the standing until the function that it answers is called; that fulfils when nothing more will be written. */
-export function showProgress({ stream, standing }: ProgressOptions): () => Promise<void> {
-  const everyMs = stream.isTTY ? BAR_EVERY_MS : LINE_EVERY_MS
-  return run(async (signal) => {
-    try {
-      while (true) {
-        stream.write(stream.isTTY ? CLEAR_LINE + bar(await standing()) : `${line(await standing())}\n`)
-        await delay(signal, everyMs)
-      }
-    } finally {
-      if (stream.isTTY) stream.write(CLEAR_LINE)
-    }
-  })
+export function showProgress(screen: Screen, done: number, total: number): Progress {
+  return screen.isTTY ? bar(screen, done, total) : lines(screen, done, total)
 }
 
-export function line({ done, dead, found }: Standing): string {
-  return `audited ${done} of ${found}, ${dead} dead letters`
+function bar(screen: Screen, done: number, total: number): Progress {
+  let drawnAt = Number.NEGATIVE_INFINITY
+  const draw = () => {
+    drawnAt = performance.now()
+    screen.write(`\r${barText(done, total, Math.min((screen.columns ?? 80) - 20, 50))}\x1b[K`)
+  }
+  draw()
+  return {
+    step() {
+      done += 1
+      if (performance.now() - drawnAt >= REDRAW_MS) draw()
+    },
+    end() {
+      draw()
+      screen.write('\n')
+    },
+  }
 }
 
-export function bar(standing: Standing): string {
-  const { done, dead, found } = standing
-  const full = found === 0 ? BAR_WIDTH : Math.round(((done + dead) / found) * BAR_WIDTH)
-  return `[${'#'.repeat(full)}${'.'.repeat(BAR_WIDTH - full)}] ${line(standing)}`
+function barText(done: number, total: number, width: number): string {
+  const filled = total === 0 ? width : Math.round((done / total) * width)
+  return `[${'#'.repeat(filled)}${'.'.repeat(width - filled)}] ${done}/${total}`
+}
+
+function lines(screen: Screen, done: number, total: number): Progress {
+  const tenth = () => Math.floor((done * 10) / total)
+  let told = tenth()
+  return {
+    step() {
+      done += 1
+      if (tenth() <= told) return
+      told = tenth()
+      screen.write(`${done} of ${total} packages\n`)
+    },
+    end() {},
+  }
 }

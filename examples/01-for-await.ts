@@ -1,20 +1,24 @@
-// A loop over a queue: each message is claimed when the loop asks for it, and acked when it is done.
+/** A loop over a queue. Leaving it, in any way, gives back what was claimed and not settled. */
 import { Queue } from 'millrace'
 import { memoryBackend } from 'millrace/memory'
 
-await using orders = new Queue<{ sku: string }>('orders', { backend: memoryBackend() })
-await orders.enqueue({ sku: 'A-1' }, { id: 'order-1', priority: 10 })
-await orders.enqueue({ sku: 'B-2' }, { id: 'order-2', priority: 1 })
-console.log(await orders.enqueue({ sku: 'B-2' }, { id: 'order-2' }))
+await using greetings = new Queue<string>('greetings', { backend: memoryBackend() })
+await greetings.enqueueAll([{ payload: 'hello' }, { payload: 'good day' }, { payload: 'good night' }])
 
-for await (const delivery of orders.source({ until: 'empty' })) {
-  console.log('ship', delivery.payload.sku, 'attempt', delivery.attempt)
-  console.log(await delivery.ack())
+for await (const delivery of greetings.source()) {
+  console.log(`handling '${delivery.payload}', attempt ${delivery.attempt}`)
+  if (delivery.payload === 'good day') break
+  await delivery.ack()
+}
+
+// The break gave 'good day' back, in its old place. It was seen, so that counts as an attempt.
+for await (const delivery of greetings.source({ until: 'empty' })) {
+  console.log(`handling '${delivery.payload}', attempt ${delivery.attempt}`)
+  await delivery.ack()
 }
 
 // Prints:
-// { id: 'order-2', status: 'duplicate' }
-// ship B-2 attempt 1
-// settled
-// ship A-1 attempt 1
-// settled
+// handling 'hello', attempt 1
+// handling 'good day', attempt 1
+// handling 'good day', attempt 2
+// handling 'good night', attempt 1

@@ -1,30 +1,30 @@
-// Bounded concurrency: two lanes, an ack when the handler ends, and an account of every claim.
+/** Bounded concurrency: three lanes, and no more than three messages are ever claimed. */
+import { setTimeout } from 'node:timers/promises'
 import { mergeMap, pipe, Queue, run } from 'millrace'
 import { memoryBackend } from 'millrace/memory'
 
-await using pages = new Queue<string>('pages', { backend: memoryBackend() })
-await pages.enqueueAll(['/', '/docs', '/blog', '/about'].map((payload) => ({ payload })))
+await using images = new Queue<string>('images', { backend: memoryBackend() })
+await images.enqueueAll(Array.from({ length: 10 }, (_, index) => ({ payload: `image-${index}.png` })))
 
 let running = 0
-let most = 0
-async function fetchPage(url: string, signal: AbortSignal): Promise<number> {
+let mostRunning = 0
+let mostClaimed = 0
+
+async function resize(name: string, signal: AbortSignal): Promise<string> {
   running += 1
-  most = Math.max(most, running)
-  await new Promise((resolve) => setImmediate(resolve))
-  signal.throwIfAborted()
+  mostRunning = Math.max(mostRunning, running)
+  mostClaimed = Math.max(mostClaimed, (await images.stats()).claimed)
+  await setTimeout(5, undefined, { signal })
   running -= 1
-  return url.length
+  return `small-${name}`
 }
 
-const summary = await run(
-  pipe(
-    pages.source({ until: 'empty' }),
-    mergeMap((delivery) => fetchPage(delivery.payload, delivery.signal), 2),
-  ),
+const flow = pipe(
+  images.source({ until: 'empty' }),
+  mergeMap((delivery) => resize(delivery.payload, delivery.signal), 3),
 )
-console.log('at most', most, 'at once')
-console.log('acked', summary.acked, 'released', summary.released, 'abandoned', summary.abandoned)
+const { acked } = await run(flow)
+console.log(`acked ${acked}, at most ${mostRunning} at once, at most ${mostClaimed} claimed`)
 
 // Prints:
-// at most 2 at once
-// acked 4 released 0 abandoned 0
+// acked 10, at most 3 at once, at most 3 claimed

@@ -1,28 +1,37 @@
-// Three steps: intake stops at once, handlers go on for drainMs, and have graceMs after their signals have aborted.
+/** Stopping: one handler gets its work done within the grace, one ends at once, and one message was never touched. */
+import { setTimeout } from 'node:timers/promises'
 import { mergeMap, pipe, Queue, run } from 'millrace'
 import { memoryBackend } from 'millrace/memory'
 
-await using jobs = new Queue<string>('jobs', { backend: memoryBackend() })
-await jobs.enqueueAll(['quick', 'wedged', 'waiting'].map((payload) => ({ payload })))
+await using mails = new Queue<string>('mails', { backend: memoryBackend() })
+await mails.enqueueAll([{ payload: 'stubborn' }, { payload: 'obedient' }, { payload: 'waiting' }])
 
 const shutdown = new AbortController()
-const summary = await run(
-  pipe(
-    jobs.source(),
-    mergeMap(async (delivery) => {
-      if (delivery.payload === 'wedged') return new Promise(() => {})
-      shutdown.abort(new Error('SIGTERM'))
-      await new Promise((resolve) => setTimeout(resolve, 10))
-      return 'done'
-    }, 2),
-  ),
-  { signal: shutdown.signal, drainMs: 50, graceMs: 20 },
+process.once('SIGTERM', () => shutdown.abort(new Error('SIGTERM')))
+
+async function send(mail: string, signal: AbortSignal): Promise<void> {
+  console.log(`sending ${mail}`)
+  if (mail === 'obedient') {
+    process.kill(process.pid, 'SIGTERM')
+    // Ends with the signal's reason: not a failure, so the message goes back as if it had not been tried.
+    await setTimeout(60_000, undefined, { signal })
+  } else {
+    // Does not look at the signal, and is soon done.
+    await setTimeout(50)
+  }
+}
+
+const flow = pipe(
+  mails.source(),
+  mergeMap((delivery) => send(delivery.payload, delivery.signal), 2),
 )
+const summary = await run(flow, { signal: shutdown.signal, graceMs: 5_000 })
 console.log(summary)
-const { ready, claimed } = await jobs.stats()
-console.log('ready', ready, 'claimed', claimed)
+for await (const { payload, attempt } of mails.peek()) console.log(`still queued: ${payload}, attempt ${attempt}`)
 
 // Prints:
+// sending stubborn
+// sending obedient
 // {
 //   acked: 1,
 //   requeued: 0,
@@ -32,4 +41,5 @@ console.log('ready', ready, 'claimed', claimed)
 //   settledDuringGrace: 1,
 //   abandoned: 0
 // }
-// ready 2 claimed 0
+// still queued: obedient, attempt 1
+// still queued: waiting, attempt 1

@@ -41,6 +41,8 @@ export class ClaimRecord {
 
   private readonly windows = new Map<string, ClaimWindow[]>()
   private readonly live = new Map<string, LiveWindow>()
+  /** Of all claims ever: a claim that is asked for again is answered as it was at first. */
+  private readonly tokens = new Set<string>()
   private readonly heldChanges = new Subject<number>()
 
   constructor(private readonly scheduler: SchedulerLike) {
@@ -58,8 +60,10 @@ export class ClaimRecord {
   }
 
   granted(claims: readonly Claim[]): void {
-    if (claims.length === 0) return
-    for (const claim of claims) {
+    const fresh = claims.filter(({ token }) => !this.tokens.has(token))
+    if (fresh.length === 0) return
+    for (const claim of fresh) {
+      this.tokens.add(claim.token)
       // Granted again: the lease of the claim before has lapsed in this very frame.
       this.end(claim.id)
       const window: LiveWindow = {
@@ -84,6 +88,8 @@ export class ClaimRecord {
 
   settled(command: SettleCommand, { state }: SettleResult): void {
     if (state === 'stale' || state === 'refused') return
+    // A repeat is answered as it was at first: the claim has ended already.
+    if (this.live.get(command.id)?.token !== command.token) return
     this.end(command.id)
     if (state === 'acked' || state === 'forwarded') this.acks.next(command.id)
     else if (state === 'dead') this.dead.next(command.id)

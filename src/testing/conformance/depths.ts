@@ -206,12 +206,14 @@ async function consume(
   const settled = held.splice(Math.floor(random() * held.length), 1)[0]
   if (!settled) return
   const choice = Math.floor(random() * 6)
-  if (choice < 2) {
+  if (choice === 0 && target) {
+    if ((await settled.forward(target, 'x')) === 'settled') tally.forwarded += 1
+  } else if (choice < 2) {
     if ((await settled.ack()) === 'settled') tally.acked += 1
   } else if (choice === 2) await settled.requeue({ delayMs: random() < 0.5 ? 20 : 0 })
   else if (choice === 3) await settled.deadLetter('no')
   else if (choice === 4) await settled.release()
-  else if (target && (await settled.forward(target, 'x')) === 'settled') tally.forwarded += 1
+  else held.push(settled)
 }
 
 async function administer(queue: Queue<string>, random: () => number, tally: Tally): Promise<void> {

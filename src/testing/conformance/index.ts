@@ -24,6 +24,7 @@ import { payloads } from './payloads.js'
 import { priorities } from './priorities.js'
 import { purging } from './purging.js'
 import { settings } from './settings.js'
+import { settling } from './settling.js'
 import { waiting } from './waiting.js'
 
 /**
@@ -47,6 +48,7 @@ const CONCERNS: readonly Concern[] = [
   waiting,
   cancelling,
   leaving,
+  settling,
   delays,
   priorities,
   concurrency,

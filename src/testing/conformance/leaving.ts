@@ -5,6 +5,7 @@ import assert from 'node:assert/strict'
 import { firstValueFrom, from, type Subscription, take, takeUntil, timer } from 'rxjs'
 import type { Delivery } from '../../delivery.js'
 import type { Queue } from '../../queue.js'
+import { gap, jitteryBackend } from './jitter.js'
 import { type Bench, type Concern, scenario } from './kit.js'
 import {
   assertConserved,
@@ -92,12 +93,6 @@ class Tally {
   }
 }
 
-/** A few turns of the microtask queue, now and then one of the event loop. */
-async function gap(random: () => number): Promise<void> {
-  if (random() < 0.1) return turn()
-  for (let left = Math.floor(random() * 6); left > 0; left -= 1) await undefined
-}
-
 async function interleave(
   queue: Queue<number>,
   producer: Queue<number>,
@@ -124,11 +119,17 @@ async function interleave(
 }
 
 /** Every interleaving ends with each message acked, or ready again as if nobody had seen it. */
-function interleavings(taker: (queue: Queue<number>, show: Show) => Taker, rounds: number, settlesAlways: boolean) {
+function interleavings(
+  taker: (queue: Queue<number>, show: Show) => Taker,
+  rounds: number,
+  settlesAlways: boolean,
+  network = false,
+) {
   return async (bench: Bench): Promise<void> => {
     const seed = 20_261_130
     const random = seeded(seed)
-    const queue = bench.queue<number>({ maxDeliveries: 1_000 })
+    const backend = network ? jitteryBackend(bench.backend, random) : bench.backend
+    const queue = bench.queue<number>({ maxDeliveries: 1_000, backend })
     const peer = await bench.peer(queue)
     const tally = new Tally(settlesAlways)
     for (let left = rounds; left > 0; left -= 100) {
@@ -289,6 +290,21 @@ export const leaving: Concern = {
       'N14',
       '2 000 interleavings of next(), enqueue and return() lose nothing',
       interleavings(iterator, 2_000, false),
+    ),
+    scenario(
+      'N14',
+      '2 000 interleavings of receive and abort over a slow network lose nothing',
+      interleavings(receiver, 2_000, true, true),
+    ),
+    scenario(
+      'N14',
+      '1 000 interleavings of subscribe and unsubscribe over a slow network lose nothing',
+      interleavings(subscriber, 1_000, true, true),
+    ),
+    scenario(
+      'N14',
+      '1 000 interleavings of next() and return() over a slow network lose nothing',
+      interleavings(iterator, 1_000, false, true),
     ),
     scenario('N15', 'a loop left after three messages has claimed no fourth', breakAfterThree),
     scenario('N15', 'a message that was unsettled at the break is back at once, in its place, counted', breakUnsettled),

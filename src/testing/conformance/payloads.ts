@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
-import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { bytes, type Codec, json } from '../../codec.js'
-import { PayloadError, SchemaError } from '../../errors.js'
-import type { Queue } from '../../queue.js'
+import { PayloadError, SchemaError, type SchemaIssue } from '../../errors.js'
+import type { Queue, QueueOptions } from '../../queue.js'
 import {
   assertDepth,
   callsOf,
@@ -252,13 +251,15 @@ async function refusedBySchema(bench: Bench, check: (value: unknown) => Verdict 
   assert.equal(Buffer.from(letter.bytes).toString(), '"bad"')
 }
 
-type Verdict = StandardSchemaV1.Result<string>
+type Schema = NonNullable<QueueOptions<string>['schema']>
+
+type Verdict = { readonly value: string; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] }
 
 function verdict(value: unknown): Verdict {
   return value === 'bad' ? { issues: [{ message: 'must be good' }] } : { value: String(value) }
 }
 
-function schema(validate: (value: unknown) => Verdict | Promise<Verdict>): StandardSchemaV1<unknown, string> {
+function schema(validate: (value: unknown) => Verdict | Promise<Verdict>): Schema {
   return { '~standard': { version: 1, vendor: 'conformance', validate } }
 }
 

@@ -175,15 +175,13 @@ function conflicts(): [field: string, stored: Partial<Shared>, wanted: Partial<S
   return [
     ['codec', {}, { codec: { ...json<string>(), name: 'json-2' } }],
     ['maxDeliveries', { maxDeliveries: 3 }, { maxDeliveries: 4 }],
-    ['maxDeliveries', {}, { maxDeliveries: 4 }],
     ['ageing.stepMs', { ageing: { stepMs: 100 } }, { ageing: { stepMs: 200 } }],
-    ['ageing.stepMs', {}, { ageing: { stepMs: 200 } }],
     ['ageing.cap', { ageing: { stepMs: 100, cap: 9 } }, { ageing: { stepMs: 100, cap: 8 } }],
     ['limits.maxLength', { limits: { maxLength: 10 } }, { limits: { maxLength: 11 } }],
     ['limits.maxBytes', { limits: { maxLength: 10 } }, { limits: { maxBytes: 11_000 } }],
-    ['limits.maxPayloadBytes', {}, { limits: { maxPayloadBytes: 1_000 } }],
+    ['limits.maxPayloadBytes', { limits: { maxLength: 10 } }, { limits: { maxPayloadBytes: 1_000 } }],
     ['limits.whenFull', { limits: { maxLength: 10 } }, { limits: { whenFull: 'dropOldest' } }],
-    ['retention.outcomesMs', {}, { retention: { outcomesMs: 1_000 } }],
+    ['retention.outcomesMs', { retention: { outcomesMs: 2_000 } }, { retention: { outcomesMs: 1_000 } }],
     ['retention.maxOutcomes', { retention: { maxOutcomes: 5 } }, { retention: { maxOutcomes: 6 } }],
   ]
 }

@@ -379,13 +379,13 @@ describe('cancel', () => {
 })
 
 describe('settings', () => {
-  it('are stored once, and changed for all', () => {
+  it('are decided by the first who names them, and changed for all', () => {
     const rig = new Rig()
     const other = new Rig({ beside: rig })
     expect(now(rig.driver.settings({ maxDeliveries: 9 }))).toEqual({ ...DEFAULT_SETTINGS, maxDeliveries: 9 })
-    expect(now(other.driver.settings({ maxDeliveries: 2, codec: 'x' })).maxDeliveries).toBe(9)
+    expect(now(other.driver.settings({ maxDeliveries: 2, codec: 'x' }))).toMatchObject({ maxDeliveries: 9, codec: 'x' })
     other.configure({ maxDeliveries: 1 })
-    expect(now(rig.driver.settings({}))).toEqual({ ...DEFAULT_SETTINGS, maxDeliveries: 1 })
+    expect(now(rig.driver.settings({}))).toEqual({ ...DEFAULT_SETTINGS, codec: 'x', maxDeliveries: 1 })
   })
 
   it('may still be chosen for a queue that was only forwarded to', () => {

@@ -1,0 +1,45 @@
+/**
+ * A consumer that dies: from one instant on, nothing that it says reaches the store any more.
+ */
+import type { Queue, QueueOptions } from '../../queue.js'
+import type { Fault, FaultyBackend } from '../faulty-backend.js'
+import type { Bench } from './kit.js'
+
+/** A client of a queue with a life that can be ended. */
+export interface Doomed<T> {
+  readonly queue: Queue<T>
+  readonly client: FaultyBackend
+  /** Ends it before the next call, or before or after the call that is named. What it says is never heard again. */
+  kill(at?: { readonly call: number; readonly when: 'before' | 'after' }): void
+  /** It was not dead, only cut off: what it says is heard again. */
+  revive(): void
+}
+
+const FOREVER = Number.POSITIVE_INFINITY
+
+/** Another client of a queue that is going to die. */
+export async function doomed<T>(
+  bench: Bench,
+  queue: Queue<T>,
+  options: Partial<QueueOptions<T>> = {},
+): Promise<Doomed<T>> {
+  const client = await bench.client()
+  const faults: ReturnType<FaultyBackend['inject']>[] = []
+  const inject = (fault: Omit<Fault, 'verb'>) => faults.push(client.inject({ verb: '*', ...fault }))
+  return {
+    client,
+    queue: await bench.peer(queue, { ...options, backend: client }),
+    kill: ({ call, when } = { call: 1, when: 'before' }) => {
+      if (when === 'after') inject({ kind: 'drop-reply', nth: call })
+      inject({ kind: 'drop-request', nth: when === 'after' ? call + 1 : call, times: FOREVER })
+    },
+    revive: () => {
+      for (const fault of faults.splice(0)) fault.remove()
+    },
+  }
+}
+
+/** Cuts a client off from renewing its leases, and from nothing else: they lapse while it goes on. */
+export function stopRenewing(client: FaultyBackend): void {
+  client.inject({ verb: 'renew', kind: 'drop-request', times: FOREVER })
+}

@@ -25,7 +25,7 @@ function bar(screen: Screen, done: number, total: number): Progress {
   let drawnAt = Number.NEGATIVE_INFINITY
   const draw = () => {
     drawnAt = performance.now()
-    screen.write(`\r${barText(done, total, Math.min((screen.columns ?? 80) - 20, 50))}\x1b[K`)
+    screen.write(`\r${barText(done, total, barWidth(screen))}\x1b[K`)
   }
   draw()
   return {
@@ -38,6 +38,11 @@ function bar(screen: Screen, done: number, total: number): Progress {
       screen.write('\n')
     },
   }
+}
+
+/** A terminal that does not know its size says 0 columns; on a narrow one the bar gives way to the numbers. */
+function barWidth({ columns }: Screen): number {
+  return Math.max(0, Math.min((columns || 80) - 20, 50))
 }
 
 function barText(done: number, total: number, width: number): string {

@@ -32,6 +32,7 @@ export {
   type ReceiveOptions,
   type SourceOptions,
 } from './queue.js'
+export type { StandardSchemaV1 } from './schema.js'
 export { collect } from './sinks/collect.js'
 export { consume } from './sinks/consume.js'
 export { drain } from './sinks/drain.js'

@@ -1,7 +1,7 @@
 /**
  * A queue: the one object that users make.
  */
-import type { StandardSchemaV1 } from '@standard-schema/spec'
+
 import type { Codec } from './codec.js'
 import { DeadLetters } from './core/dead-letters.js'
 import { enqueueEntries, enqueueOne } from './core/enqueue.js'
@@ -17,6 +17,7 @@ import type { Backend, CancelReply, Limits, PurgeState, QueueDriver, QueueStats,
 import type { Released } from './events.js'
 import { Eventual } from './eventual.js'
 import { checkOptions } from './options.js'
+import type { StandardSchemaV1 } from './schema.js'
 import type { QueueSource } from './source.js'
 
 export type { QueuedMessage } from './core/listing.js'

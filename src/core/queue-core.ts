@@ -1,7 +1,7 @@
 /**
  * What a `Queue` object is inside: its hub, its codec and schema, and what the store said of the shared settings.
  */
-import type { StandardSchemaV1 } from '@standard-schema/spec'
+
 import { bytes, type Codec, json } from '../codec.js'
 import {
   DEFAULT_SETTINGS,
@@ -17,6 +17,7 @@ import {
 import { CancelledError, ClosedError, LimitError, SchemaError, SettingsConflictError } from '../errors.js'
 import { Eventual, isThenable } from '../eventual.js'
 import type { Entry, Queue, QueueOptions } from '../queue.js'
+import type { StandardSchemaV1 } from '../schema.js'
 import { Consumer, type ConsumerContext, type ConsumerObserver, type ConsumerOptions } from './consumer.js'
 import { bindCore } from './core-of.js'
 import { Hub } from './hub.js'

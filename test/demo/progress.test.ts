@@ -26,6 +26,16 @@ describe('showProgress', () => {
     expect(terminal.written.slice(-2)).toEqual([`\r[${'#'.repeat(15)}${'.'.repeat(5)}] 3/4\x1b[K`, '\n'])
   })
 
+  it.each([
+    [0, 50],
+    [10, 0],
+    [200, 50],
+  ])('fits a terminal of %d columns', (columns, width) => {
+    const terminal = { ...screen(true), columns }
+    showProgress(terminal, 0, 4).end()
+    expect(terminal.written[0]).toBe(`\r[${'.'.repeat(width)}] 0/4\x1b[K`)
+  })
+
   it('is content with nothing to do', () => {
     const terminal = screen(true)
     showProgress(terminal, 0, 0).end()

@@ -25,7 +25,7 @@ class Scene {
     const source = this.queue.source({ signal: this.controller.signal, graceMs: 0 })
     const subscription = source.subscribe({
       next: (delivery) => {
-        this.delivery = delivery
+        this.delivery ??= delivery
       },
       error: () => {},
     })

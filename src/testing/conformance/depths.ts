@@ -203,17 +203,14 @@ async function consume(
   const delivery = await queue.tryReceive()
   if (delivery) held.push(delivery)
   if (held.length < 3 && random() < 0.5) return
-  const settled = held.splice(Math.floor(random() * held.length), 1)[0]
+  const [settled] = held.splice(Math.floor(random() * held.length), 1)
   if (!settled) return
-  const choice = Math.floor(random() * 6)
-  if (choice === 0 && target) {
-    if ((await settled.forward(target, 'x')) === 'settled') tally.forwarded += 1
-  } else if (choice < 2) {
-    if ((await settled.ack()) === 'settled') tally.acked += 1
-  } else if (choice === 2) await settled.requeue({ delayMs: random() < 0.5 ? 20 : 0 })
+  const choice = Math.floor(random() * 5)
+  if (choice === 0 && target) tally.forwarded += Number((await settled.forward(target, 'x')) === 'settled')
+  else if (choice < 2) tally.acked += Number((await settled.ack()) === 'settled')
+  else if (choice === 2) await settled.requeue({ delayMs: random() < 0.5 ? 20 : 0 })
   else if (choice === 3) await settled.deadLetter('no')
-  else if (choice === 4) await settled.release()
-  else held.push(settled)
+  else await settled.release()
 }
 
 async function administer(queue: Queue<string>, random: () => number, tally: Tally): Promise<void> {

@@ -9,9 +9,9 @@ import type { Bench } from './kit.js'
 export interface Doomed<T> {
   readonly queue: Queue<T>
   readonly client: FaultyBackend
-  /** Ends it before the next call, or before or after the call that is named. What it says is never heard again. */
+  /** Ends it before the next call, or before or after the call that is named. What it says is heard no more. */
   kill(at?: { readonly call: number; readonly when: 'before' | 'after' }): void
-  /** It was not dead, only cut off: what it says is heard again. */
+  /** It was not dead, only cut off: what it has said meanwhile arrives now. */
   revive(): void
 }
 
@@ -30,11 +30,14 @@ export async function doomed<T>(
     client,
     queue: await bench.peer(queue, { ...options, backend: client }),
     kill: ({ call, when } = { call: 1, when: 'before' }) => {
-      if (when === 'after') inject({ kind: 'drop-reply', nth: call })
-      inject({ kind: 'drop-request', nth: when === 'after' ? call + 1 : call, times: FOREVER })
+      if (when === 'after') inject({ kind: 'hold-reply', nth: call })
+      inject({ kind: 'hold-request', nth: when === 'after' ? call + 1 : call, times: FOREVER })
     },
     revive: () => {
-      for (const fault of faults.splice(0)) fault.remove()
+      for (const fault of faults.splice(0)) {
+        fault.remove()
+        fault.release()
+      }
     },
   }
 }

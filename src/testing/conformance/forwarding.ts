@@ -186,7 +186,7 @@ export const forwarding: Concern = {
         const first = await nextNow(queue)
         // Stored there, and then the process dies before it can ack.
         const faults = (['settle', 'renew'] as const).map((verb) =>
-          bench.backend.inject({ verb, kind: 'drop-request', times: Number.POSITIVE_INFINITY }),
+          bench.backend.inject({ verb, kind: 'fail-request', times: Number.POSITIVE_INFINITY }),
         )
         first.forward(elsewhere, 'moved').catch(() => {})
         await eventually(async () => (await elsewhere.stats()).ready === 1, 'it is stored there')

@@ -3,9 +3,11 @@ import { basics } from './basics.js'
 import { cancelling } from './cancelling.js'
 import { closing } from './closing.js'
 import { concurrency } from './concurrency.js'
+import { crashes } from './crashes.js'
 import { delays } from './delays.js'
 import { depths } from './depths.js'
 import { endings } from './endings.js'
+import { enqueueing } from './enqueueing.js'
 import { expiry } from './expiry.js'
 import { forwarding } from './forwarding.js'
 import { handOvers } from './hand-overs.js'
@@ -23,6 +25,7 @@ import { pausing } from './pausing.js'
 import { payloads } from './payloads.js'
 import { priorities } from './priorities.js'
 import { purging } from './purging.js'
+import { requeueing } from './requeueing.js'
 import { settings } from './settings.js'
 import { settling } from './settling.js'
 import { waiting } from './waiting.js'
@@ -49,6 +52,9 @@ const CONCERNS: readonly Concern[] = [
   cancelling,
   leaving,
   settling,
+  enqueueing,
+  requeueing,
+  crashes,
   delays,
   priorities,
   concurrency,

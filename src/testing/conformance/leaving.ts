@@ -18,7 +18,6 @@ import {
   soon,
   statsAre,
   stays,
-  turn,
   within,
 } from './wait.js'
 

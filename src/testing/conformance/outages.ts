@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { Observable, type Subscriber } from 'rxjs'
 import type { Backend, BackendOwner, Hint } from '../../driver.js'
 import { BackendError, BackendUnavailableError } from '../../errors.js'
+import type { Queue } from '../../queue.js'
 import type { FaultyBackend } from '../faulty-backend.js'
 import {
   assertDepth,
@@ -11,6 +12,7 @@ import {
   next,
   nextNow,
   pass,
+  range,
   recorded,
   throughout,
   within,
@@ -196,64 +198,28 @@ export const outages: Concern = {
 
     scenario(
       'N82',
-      'a waiter whose subscription is given up for good ends with an error, or goes on without it',
+      'whoever waits when a subscription is given up for good gets an error, or goes on without it',
       async (bench) => {
         const hints = hinted(bench.backend)
-        const queue = bench.queue({ backend: hints.backend })
-        const peer = await bench.peer(queue)
-        const wait = queue.receive().then(
-          (delivery) => delivery?.payload,
-          (error: unknown) => error,
-        )
+        const [received, sourced, ended] = range(3).map(() => bench.queue({ backend: hints.backend })) as Trio
+        const peers = await Promise.all([received, sourced].map((queue) => bench.peer(queue)))
+        await ended.enqueue('a', { id: 'a' })
+        const waits = {
+          receive: received.receive().then((delivery) => delivery?.payload),
+          source: firstOf(sourced),
+          outcome: ended.outcome('a').then(({ state }) => (state === 'done' ? 'a' : state)),
+        }
+        const results = Object.entries(waits).map(async ([name, wait]) => [name, await wait.catch((error) => error)])
         await pass(20)
         const given = new BackendError('the watch was given up')
         hints.end(given)
         await pass(20)
-        await peer.enqueue('a')
-        const result = await within(wait, 'the waiter hangs', 4_000)
-        assert.ok(result === 'a' || result === given, `${result}`)
+        for (const peer of peers) await peer.enqueue('a')
+        await (await nextNow(await bench.peer(ended))).ack()
+        for (const [name, result] of await within(Promise.all(results), 'somebody hangs', 4_000))
+          assert.ok(result === 'a' || result === given, `${name}: ${result}`)
       },
     ),
-
-    scenario(
-      'N82',
-      'a source whose subscription is given up for good ends with an error, or goes on without it',
-      async (bench) => {
-        const hints = hinted(bench.backend)
-        const queue = bench.queue({ backend: hints.backend })
-        const peer = await bench.peer(queue)
-        const results: unknown[] = []
-        const subscription = queue.source().subscribe({
-          next: ({ payload }) => results.push(payload),
-          error: (error) => results.push(error),
-        })
-        await pass(20)
-        const given = new BackendError('the watch was given up')
-        hints.end(given)
-        await pass(20)
-        await peer.enqueue('a')
-        await eventually(() => results.length > 0, 'the source hangs', 4_000)
-        assert.ok(results[0] === 'a' || results[0] === given, `${results[0]}`)
-        subscription.unsubscribe()
-      },
-    ),
-
-    scenario('N82', 'a wait for an outcome whose subscription is given up for good does not hang', async (bench) => {
-      const hints = hinted(bench.backend)
-      const queue = bench.queue({ backend: hints.backend })
-      const peer = await bench.peer(queue)
-      await queue.enqueue('a', { id: 'a' })
-      const wait = queue.outcome('a').then(
-        ({ state }) => state,
-        (error: unknown) => error,
-      )
-      await pass(20)
-      const given = new BackendError('the watch was given up')
-      hints.end(given)
-      await (await nextNow(peer)).ack()
-      const result = await within(wait, 'the wait hangs', 4_000)
-      assert.ok(result === 'done' || result === given, `${result}`)
-    }),
 
     scenario(
       'X16',
@@ -278,6 +244,15 @@ export const outages: Concern = {
       },
     ),
   ],
+}
+
+type Trio = [Queue<string>, Queue<string>, Queue<string>]
+
+/** The first payload of a source, or its error. */
+function firstOf(queue: Queue<string>): Promise<string> {
+  return new Promise((resolve, reject) => {
+    queue.source().subscribe({ next: ({ payload }) => resolve(payload), error: reject })
+  })
 }
 
 /** Every call fails as if nobody were there, until the returned function is called. */

@@ -1,0 +1,1 @@
+export type { StandardSchemaV1 } from '@standard-schema/spec'

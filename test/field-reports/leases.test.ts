@@ -1,0 +1,133 @@
+import { consume, drain, mergeMap, pipe, run, type SourceEvent } from 'millrace'
+import { describe, expect, it } from 'vitest'
+import { expectStats, memoryQueue, queueOn } from '../support/queues.js'
+import { gate, until } from '../support/wait.js'
+
+/** Keeps the event loop from turning. */
+function block(ms: number): void {
+  const endsAt = performance.now() + ms
+  while (performance.now() < endsAt);
+}
+
+function eventsOf(source: { events: { subscribe(next: (event: SourceEvent) => void): unknown } }): SourceEvent[] {
+  const events: SourceEvent[] = []
+  source.events.subscribe((event) => events.push(event))
+  return events
+}
+
+describe('leases while handling', () => {
+  it('B2 a handler that blocks the loop for two leases finds its lease lost at once, and its ack changes nothing', async () => {
+    const { queue } = memoryQueue({ leaseMs: 50 })
+    await queue.enqueue('a')
+    const source = queue.source()
+    const events = eventsOf(source)
+    const iterator = source[Symbol.asyncIterator]()
+    const { value } = await iterator.next()
+    block(110)
+    expect(value?.signal.aborted).toBe(true)
+    expect(value?.signal.reason).toMatchObject({ code: 'ERR_MILLRACE_LEASE_LOST' })
+    expect(await value?.ack()).toBe('stale')
+    expect(events).toContainEqual({ type: 'lease-expired', id: value?.id })
+    await iterator.return?.()
+    expect(await queue.receive()).toMatchObject({ attempt: 2 })
+  })
+
+  it('B4 a drain of two leases keeps the claim, and it is acked once', async () => {
+    const { queue } = memoryQueue({ leaseMs: 60 })
+    await queue.enqueue('a')
+    const started = gate()
+    const stop = new AbortController()
+    const running = consume(
+      queue.source(),
+      async () => {
+        started.open()
+        await new Promise((resolve) => setTimeout(resolve, 150))
+      },
+      { signal: stop.signal, drainMs: 2_000 },
+    )
+    await started.promise
+    stop.abort()
+    expect(await running).toMatchObject({ acked: 1, settledDuringGrace: 1, released: 0 })
+    await expectStats(queue, { ackedTotal: 1, ready: 0 })
+  })
+
+  it('B6 a renewal that fails, or finds the message gone, is contained', async () => {
+    const { queue, backend } = memoryQueue({ leaseMs: 60 })
+    await queue.enqueue('a')
+    const source = queue.source()
+    const events = eventsOf(source)
+    const { value } = await source[Symbol.asyncIterator]().next()
+    backend.inject({ verb: 'renew', kind: 'fail-request', error: new Error('vanished') })
+    await until('the failed renewal is told', () => events.some(({ type }) => type === 'error'))
+    await until('a later one restores it', () => events.some(({ type }) => type === 'lease-restored'))
+    await queue.purge({ state: 'claimed' })
+    await until('the loss is told', () => events.some(({ type }) => type === 'lease-lost'))
+    expect(value?.signal.aborted).toBe(true)
+    expect(await value?.ack()).toBe('stale')
+    await source.stop()
+  })
+
+  it('B12 a handler that ignores its cancel loses the message after the grace, and the account says so', async () => {
+    const { queue } = memoryQueue()
+    await queue.enqueue('a')
+    const started = gate()
+    const stop = new AbortController()
+    const running = run(
+      pipe(
+        queue.source(),
+        mergeMap(() => {
+          started.open()
+          return new Promise(() => {})
+        }, 1),
+      ),
+      { signal: stop.signal, graceMs: 20 },
+    )
+    await started.promise
+    stop.abort()
+    expect(await running).toMatchObject({ released: 1, acked: 0, abandoned: 0 })
+    expect(await queue.tryReceive()).toMatchObject({ attempt: 1, deliveryCount: 2 })
+  })
+
+  it('B12 a wedged handler loses its lease at the cap, and is told', async () => {
+    const { queue } = memoryQueue({ leaseMs: 60 })
+    await queue.enqueue('a')
+    const source = queue.source({ maxLeaseMs: 100 })
+    const events = eventsOf(source)
+    const { value } = await source[Symbol.asyncIterator]().next()
+    await until('the cap is told', () => events.some(({ type }) => type === 'stuck'))
+    await until('the signal aborts', () => value?.signal.aborted === true)
+    expect(value?.signal.reason).toMatchObject({ why: 'capped' })
+    expect(await queue.receive()).toMatchObject({ attempt: 2 })
+    await source.stop()
+  })
+
+  it('B16 a handler of two leases that forwards has one successor', async () => {
+    const { queue, backend } = memoryQueue({ leaseMs: 60 })
+    const next = queueOn(backend)
+    await queue.enqueue('a')
+    await drain(
+      pipe(
+        queue.source(),
+        mergeMap(async (delivery) => {
+          await new Promise((resolve) => setTimeout(resolve, 130))
+          await delivery.forward(next, 'b')
+        }, 1),
+      ),
+    )
+    expect(await next.size()).toBe(1)
+    await expectStats(queue, { forwardedTotal: 1 })
+  })
+
+  it('H14 a handler that forgets to settle is told of', async () => {
+    const { queue } = memoryQueue({ leaseMs: 50 })
+    await queue.enqueueAll([{ payload: 'a', id: 'a' }, { payload: 'b' }])
+    const source = queue.source()
+    const events = eventsOf(source)
+    const subscription = source.subscribe()
+    await until('it is told', () => events.some(({ type }) => type === 'stalled'))
+    expect(events).toContainEqual({ type: 'stalled', oldestUnsettledId: 'a' })
+    expect(events).toContainEqual({ type: 'credit-limited', credit: 1 })
+    subscription.unsubscribe()
+    await source.stop({ graceMs: 0 })
+  })
+})

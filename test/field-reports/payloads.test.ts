@@ -1,0 +1,146 @@
+import {
+  consume,
+  deadLetter,
+  LimitError,
+  mergeMap,
+  PayloadError,
+  pipe,
+  type Queue,
+  retryLater,
+  run,
+  type SourceEvent,
+} from 'millrace'
+import { describe, expect, it } from 'vitest'
+import { expectStats, memoryQueue, queueOn } from '../support/queues.js'
+
+/** Keeps the event loop from turning. */
+function _block(ms: number): void {
+  const endsAt = performance.now() + ms
+  while (performance.now() < endsAt);
+}
+
+function eventsOf(source: { events: { subscribe(next: (event: SourceEvent) => void): unknown } }): SourceEvent[] {
+  const events: SourceEvent[] = []
+  source.events.subscribe((event) => events.push(event))
+  return events
+}
+
+describe('payloads and ids', () => {
+  it('G2 the same id after completion is a duplicate while its outcome is retained, and says so', async () => {
+    const { queue } = memoryQueue({ retention: { maxOutcomes: 1 } })
+    await queue.enqueue('a', { id: 'x' })
+    await (await queue.receive())?.ack()
+    expect(await queue.enqueue('b', { id: 'x' })).toEqual({ id: 'x', status: 'duplicate' })
+    await queue.enqueue('c', { id: 'y' })
+    await (await queue.receive())?.ack()
+    expect(await queue.enqueue('b', { id: 'x' })).toEqual({ id: 'x', status: 'enqueued' })
+  })
+
+  it('G4 a purged id is free again', async () => {
+    const { queue } = memoryQueue()
+    await queue.enqueue('a', { id: 'x' })
+    expect(await queue.purge()).toBe(1)
+    expect(await queue.enqueue('a', { id: 'x' })).toMatchObject({ status: 'enqueued' })
+    await (await queue.receive())?.deadLetter('no')
+    expect(await queue.deadLetters.purge('x')).toBe(true)
+    expect(await queue.enqueue('a', { id: 'x' })).toMatchObject({ status: 'enqueued' })
+  })
+
+  class Money {
+    constructor(readonly cents: number) {}
+  }
+  const cycle: { self?: unknown } = {}
+  cycle.self = cycle
+  it.each([
+    ['payload.n', { n: 1n }],
+    ['payload.at', { at: new Date(0) }],
+    ['payload.price', { price: new Money(5) }],
+    ['payload.list[1]', { list: [1, undefined] }],
+    ['payload.rate', { rate: Number.NaN }],
+    ['payload.tags', { tags: new Set([1]) }],
+    ['payload.run', { run: () => 1 }],
+    ['payload.self', cycle],
+    ['payload', undefined],
+    ['payload', Symbol('s')],
+  ])('G6 what JSON would change is refused, naming %s', async (field, payload) => {
+    const { queue } = memoryQueue<unknown>()
+    await expect(queue.enqueue(payload)).rejects.toBeInstanceOf(PayloadError)
+    await expect(queue.enqueue(payload)).rejects.toMatchObject({ field })
+    await expectStats(queue as Queue<unknown>, { enqueuedTotal: 0 })
+  })
+
+  it('G8 a payload over the limit is refused before it is stored', async () => {
+    const { queue } = memoryQueue({ limits: { maxPayloadBytes: 1_000 } })
+    await expect(queue.enqueue('x'.repeat(1_000))).rejects.toBeInstanceOf(LimitError)
+    await expect(queue.enqueueAll([{ payload: 'ok' }, { payload: 'x'.repeat(2_000) }])).rejects.toThrow(
+      'maxPayloadBytes allows 1000, not 2002',
+    )
+    await expectStats(queue, { enqueuedTotal: 0 })
+  })
+
+  it('H2 when the queue for dead letters is full, the source keeps the message and the refusal is told', async () => {
+    const { queue, backend } = memoryQueue()
+    const full = queueOn(backend, { limits: { maxLength: 1 } })
+    await full.enqueue('there')
+    await queue.enqueue('a')
+    const source = queue.source({ until: 'empty' })
+    const events = eventsOf(source)
+    await run(
+      pipe(
+        source,
+        deadLetter({ to: full }),
+        mergeMap(() => {
+          throw new Error('no')
+        }, 1),
+      ),
+    )
+    expect(events).toContainEqual({
+      type: 'error',
+      error: expect.objectContaining({ code: 'ERR_MILLRACE_QUEUE_FULL' }),
+    })
+    await expectStats(queue, { delayed: 1, forwardedTotal: 0 })
+    expect(await full.size()).toBe(1)
+  })
+
+  it('H4 the policies hold on every way to fail', async () => {
+    const { queue, backend } = memoryQueue()
+    const refused = queueOn(backend)
+    const boom = () => {
+      throw new Error('boom')
+    }
+    const flow = () => pipe(queue.source({ until: 'empty' }), deadLetter({ to: refused }))
+    await queue.enqueue('thrown')
+    await run(pipe(flow(), mergeMap(boom, 1)))
+    await queue.enqueue('failed by hand')
+    for await (const delivery of flow()) await delivery.fail(new Error('by hand'))
+    await queue.enqueue('consumed')
+    await consume(flow(), boom)
+    expect(await refused.size()).toBe(3)
+    await expectStats(queue, { forwardedTotal: 3, ready: 0 })
+  })
+
+  it('N37 a handler that always fails ends in the dead letters, with growing delays', async () => {
+    const { queue } = memoryQueue({ maxDeliveries: 3 })
+    await queue.enqueue('a', { id: 'a' })
+    const delays: number[] = []
+    const backoff = (attempt: number) => {
+      delays.push(attempt * 5)
+      return attempt * 5
+    }
+    await run(
+      pipe(
+        queue.source({ until: 'idle' }),
+        retryLater(backoff),
+        mergeMap(({ attempt }) => {
+          throw new Error(`attempt ${attempt}`)
+        }, 1),
+      ),
+    )
+    expect(delays).toEqual([5, 10, 15])
+    for await (const letter of queue.deadLetters) {
+      expect(letter).toMatchObject({ id: 'a', attempts: 3, reason: 'Error: attempt 3' })
+      expect(letter.errors).toHaveLength(3)
+    }
+    await expectStats(queue, { dead: 1 })
+  })
+})

@@ -1,4 +1,5 @@
 /** Stopping: one handler gets its work done within the grace, one ends at once, and one message was never touched. */
+import { once } from 'node:events'
 import { setTimeout } from 'node:timers/promises'
 import { mergeMap, pipe, Queue, run } from 'millrace'
 import { memoryBackend } from 'millrace/memory'
@@ -16,8 +17,9 @@ async function send(mail: string, signal: AbortSignal): Promise<void> {
     // Ends with the signal's reason: not a failure, so the message goes back as if it had not been tried.
     await setTimeout(60_000, undefined, { signal })
   } else {
-    // Does not look at the signal, and is soon done.
-    await setTimeout(50)
+    // Takes the hint to hurry, and gets its work done within the grace.
+    await once(signal, 'abort')
+    await setTimeout(20)
   }
 }
 

@@ -19,4 +19,4 @@ export {
 export type { Latencies, Latency } from './latency.js'
 export { type MarbleHelpers, type MarbleOptions, marbles } from './marbles.js'
 export type { ClaimWindow } from './recording-backend.js'
-export { type Arrival, TestQueue, type TestQueueOptions } from './test-queue.js'
+export { type Arrival, type Inspection, TestQueue, type TestQueueOptions } from './test-queue.js'

@@ -199,7 +199,7 @@ function recordingDriver(driver: QueueDriver, record: ClaimRecord, call: Call): 
         'settle',
         () => driver.settle(commands, token),
         (results) => {
-          commands.forEach((command, index) => record.settled(command, results[index] as SettleResult))
+          for (const [index, command] of commands.entries()) record.settled(command, results[index] as SettleResult)
         },
       ),
     renew: (renewals) =>
@@ -207,7 +207,9 @@ function recordingDriver(driver: QueueDriver, record: ClaimRecord, call: Call): 
         'renew',
         () => driver.renew(renewals),
         (results) => {
-          renewals.forEach(({ id, token }, index) => record.renewed(id, token, results[index]?.leaseExpiresAt ?? 0))
+          for (const [index, { id, token }] of renewals.entries()) {
+            record.renewed(id, token, results[index]?.leaseExpiresAt ?? 0)
+          }
         },
       ),
     sweep: (limit) => call('sweep', () => driver.sweep(limit)),

@@ -17,6 +17,12 @@ export interface TestQueueOptions<T> extends Partial<Omit<QueueOptions<T>, 'back
   readonly faults?: readonly Fault[]
 }
 
+/** What a store holds: its numbers, and its messages, first those that are ready, in queue order. */
+export interface Inspection {
+  readonly stats: QueueStats
+  readonly messages: readonly StoredMessage[]
+}
+
 /** A real `Queue` on a memory backend in a virtual-time scheduler, with what a test wants to see. */
 export class TestQueue<T> extends Queue<T> {
   /** Ids, when the store has acked or forwarded them. */
@@ -86,8 +92,8 @@ export class TestQueue<T> extends Queue<T> {
     this.#endWhenEmpty()
   }
 
-  /** What the store holds now, read behind the back of everything else. @internal */
-  inspect(): { readonly stats: QueueStats; readonly messages: readonly StoredMessage[] } {
+  /** What the store holds now, read behind the back of everything else, at once. */
+  inspect(): Inspection {
     const driver = this.#store
     let stats: QueueStats | undefined
     const messages: StoredMessage[] = []

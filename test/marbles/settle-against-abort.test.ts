@@ -66,7 +66,7 @@ function play(order: readonly string[], latency: string, apart: number) {
   const result = { answers: [] as Settlement[], acks: [] as string[], seen: [] as string[], claimed: -1 }
   marbles((helpers) => {
     const scene = new Scene(helpers, latency)
-    order.forEach((name, index) => at(helpers, 3 + index * apart, () => (acts[name] as Act)(scene)))
+    for (const [index, name] of order.entries()) at(helpers, 3 + index * apart, () => (acts[name] as Act)(scene))
     result.answers = scene.answers
     result.acks = scene.acks
     result.seen = seenNext(helpers, scene.queue, 60)

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
-import { assertDepth, eventually, leaseOf, nextNow, pass, range, within } from './deadlines.js'
 import { type Concern, scenario } from './kit.js'
+import { assertDepth, nextNow } from './steps.js'
+import { pass, range, shortLeaseMs, soon, until, within } from './wait.js'
 
 /** What is taken is handed over once or never, and given back when it was not handed over. */
 export const atMostOnce: Concern = {
@@ -11,14 +12,14 @@ export const atMostOnce: Concern = {
       await queue.enqueue('a', { id: 'a' })
       assert.equal(await queue.take(), 'a')
       assert.equal(await queue.tryTake(), undefined)
-      assert.equal((await within(queue.outcome('a'), 'the outcome')).state, 'done')
+      assert.equal((await soon('the outcome', queue.outcome('a'))).state, 'done')
       await assertDepth(queue, { ready: 0, claimed: 0, ackedTotal: 1 })
     }),
 
     scenario('X24', 'a take of nothing answers nothing, in time', async (bench) => {
       const queue = bench.queue()
       assert.equal(await queue.tryTake(), undefined)
-      assert.equal(await within(queue.take({ timeoutMs: 60 }), 'the wait ends', 1_000), undefined)
+      assert.equal(await within(1_000, 'the wait ends', queue.take({ timeoutMs: 60 })), undefined)
     }),
 
     scenario('X24', 'many takes of some messages give each to one of them', async (bench) => {
@@ -29,21 +30,21 @@ export const atMostOnce: Concern = {
       const got = taken.filter((payload) => payload !== undefined)
       assert.equal(got.length, 30)
       assert.equal(new Set(got).size, 30)
-      await eventually(async () => (await queue.stats()).ackedTotal === 30, 'all are done')
+      await until('all are done', async () => (await queue.stats()).ackedTotal === 30)
     }),
 
     scenario('X24', 'a message whose taker dies with it is dropped and counted, not delivered again', async (bench) => {
-      const queue = bench.queue({ leaseMs: leaseOf(bench.features, 60) })
+      const queue = bench.queue({ leaseMs: shortLeaseMs(bench.features, 60) })
       const peer = await bench.peer(queue)
       await queue.enqueue('a', { id: 'a' })
       // The ack of the take never gets there, and no renewal does.
       for (const verb of ['settle', 'renew'] as const)
         bench.backend.inject({ verb, kind: 'fail-request', times: Number.POSITIVE_INFINITY })
       assert.equal(await queue.tryTake(), 'a')
-      await eventually(async () => {
+      await until('the claim lapses', async () => {
         assert.equal(await peer.tryReceive(), undefined)
         return (await peer.stats()).claimed === 0
-      }, 'the claim lapses')
+      })
       await assertDepth(peer, { ready: 0, claimed: 0, dead: 0, ackedTotal: 0, droppedTotal: 1 })
     }),
 
@@ -54,11 +55,11 @@ export const atMostOnce: Concern = {
       const fault = bench.backend.inject({ verb: 'claim', kind: 'hold-reply' })
       const controller = new AbortController()
       const wait = assert.rejects(queue.take({ signal: controller.signal }), { name: 'AbortError' })
-      await within(fault.reached, 'it is claimed')
+      await soon('it is claimed', fault.reached)
       controller.abort()
       fault.release()
-      await within(wait, 'the wait ends')
-      await eventually(async () => (await peer.stats()).ready === 1, 'it is back')
+      await soon('the wait ends', wait)
+      await until('it is back', async () => (await peer.stats()).ready === 1)
       const delivery = await nextNow(peer)
       assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
     }),
@@ -68,8 +69,8 @@ export const atMostOnce: Concern = {
       const queue = bench.queue({ codec: broken })
       await queue.enqueue('poison')
       const reader = await bench.peer(queue)
-      assert.equal(await within(reader.tryTake(), 'the try ends'), undefined)
-      await eventually(async () => (await reader.stats()).dead === 1, 'it is dead')
+      assert.equal(await soon('the try ends', reader.tryTake()), undefined)
+      await until('it is dead', async () => (await reader.stats()).dead === 1)
     }),
 
     scenario('X25', 'a source that acks by itself has acked what it hands over, and touched no more', async (bench) => {
@@ -99,10 +100,10 @@ export const atMostOnce: Concern = {
       await queue.enqueueAll(range(20).map((n) => ({ payload: String(n) })))
       const seen: string[] = []
       const subscription = queue.source({ autoAck: true }).subscribe(({ payload }) => seen.push(payload))
-      await eventually(() => seen.length === 20, 'all come')
+      await until('all come', () => seen.length === 20)
       assert.deepEqual(seen, range(20).map(String))
       subscription.unsubscribe()
-      await eventually(async () => (await queue.stats()).ackedTotal === 20, 'all are acked')
+      await until('all are acked', async () => (await queue.stats()).ackedTotal === 20)
       await pass(5)
       await assertDepth(queue, { ready: 0, claimed: 0 })
     }),

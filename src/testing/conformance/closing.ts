@@ -5,21 +5,9 @@ import { mergeMap } from '../../operators/merge-map.js'
 import { pipe } from '../../pipe.js'
 import type { Queue } from '../../queue.js'
 import { run } from '../../sinks/run.js'
-import {
-  assertDepth,
-  eventually,
-  gate,
-  LATE_MS,
-  leaseOf,
-  listed,
-  next,
-  nextNow,
-  pass,
-  range,
-  stopwatch,
-  within,
-} from './deadlines.js'
 import { type Concern, scenario } from './kit.js'
+import { assertDepth, gate, next, nextNow, stopwatch } from './steps.js'
+import { all, pass, range, SLACK_MS, shortLeaseMs, soon, until, within } from './wait.js'
 
 const NOTHING = { released: 0, settledDuringGrace: 0, abandoned: 0 }
 
@@ -36,7 +24,7 @@ export const closing: Concern = {
         queue.receive({ timeoutMs: 60_000 }),
         queue.take(),
         queue.outcome('later'),
-        listed(queue.source()),
+        all(queue.source()),
         subscribed(queue),
         run(
           pipe(
@@ -46,8 +34,8 @@ export const closing: Concern = {
         ),
       ].map((wait) => assert.rejects(wait, isClosed))
       await pass(20)
-      assert.deepEqual(await within(queue.close(), 'the queue closes', LATE_MS), NOTHING)
-      await within(Promise.all(waits), 'every wait ends', LATE_MS)
+      assert.deepEqual(await within(SLACK_MS, 'the queue closes', queue.close()), NOTHING)
+      await within(SLACK_MS, 'every wait ends', Promise.all(waits))
       await peer.enqueue('a')
       const delivery = await nextNow(peer)
       assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
@@ -59,9 +47,9 @@ export const closing: Concern = {
         const peer = await bench.peer(queue)
         const waits = range(3).map(() => queue.receive().then(identity, () => undefined))
         await pass(1)
-        const [, , ...received] = await within(
-          Promise.all([peer.enqueueAll([{ payload: 'a' }, { payload: 'b' }]), queue.close({ graceMs: 0 }), ...waits]),
+        const [, , ...received] = await soon(
           'everything ends',
+          Promise.all([peer.enqueueAll([{ payload: 'a' }, { payload: 'b' }]), queue.close({ graceMs: 0 }), ...waits]),
         )
         for (const delivery of received) if (delivery) assert.equal(await delivery.ack(), 'stale')
         await assertDepth(peer, { ready: 2, claimed: 0, dead: 0, ackedTotal: 0 })
@@ -79,13 +67,13 @@ export const closing: Concern = {
         await go.opened
       }
       const running = run(pipe(queue.source(), mergeMap(handler, 1))).catch(identity)
-      const delivery = await within(held.opened, 'the handler starts')
+      const delivery = await soon('the handler starts', held.opened)
       const closed = queue.close({ graceMs: 5_000 })
-      await eventually(() => delivery.signal.aborted, 'the handler is told')
+      await until('the handler is told', () => delivery.signal.aborted)
       go.open()
-      const released = await within(closed, 'the queue closes', LATE_MS)
+      const released = await within(SLACK_MS, 'the queue closes', closed)
       assert.deepEqual(released, { released: 0, settledDuringGrace: 1, abandoned: 0 })
-      await within(running, 'the run ends')
+      await soon('the run ends', running)
       await assertDepth(peer, { ready: 2, claimed: 0, ackedTotal: 1 })
     }),
 
@@ -95,9 +83,9 @@ export const closing: Concern = {
       const peer = await bench.peer(queue)
       const [first, second] = [await nextNow(queue), await nextNow(queue)]
       const closed = queue.close({ graceMs: 150 })
-      await eventually(() => first.signal.aborted, 'the holder is told')
+      await until('the holder is told', () => first.signal.aborted)
       assert.equal(await first.ack(), 'settled')
-      await within(closed, 'the queue closes')
+      await soon('the queue closes', closed)
       assert.equal(await second.ack(), 'stale')
       await assertDepth(peer, { ready: 1, claimed: 0, ackedTotal: 1 })
     }),
@@ -108,8 +96,8 @@ export const closing: Concern = {
       const peer = await bench.peer(queue)
       const held = [await nextNow(queue), await nextNow(queue)]
       const waiting = stopwatch()
-      assert.deepEqual(await within(queue.close({ graceMs: 0 }), 'the queue closes'), { ...NOTHING, released: 2 })
-      assert.ok(waiting() < LATE_MS, `closing took ${waiting()} ms`)
+      assert.deepEqual(await soon('the queue closes', queue.close({ graceMs: 0 })), { ...NOTHING, released: 2 })
+      assert.ok(waiting() < SLACK_MS, `closing took ${waiting()} ms`)
       const order = [await nextNow(peer), await nextNow(peer), await nextNow(peer)]
       assert.deepEqual(
         order.map(({ payload, attempt, deliveryCount }) => [payload, attempt, deliveryCount]),
@@ -132,29 +120,29 @@ export const closing: Concern = {
         const peer = await bench.peer(queue)
         const fault = bench.backend.inject({ verb: 'claim', kind: 'hold-reply' })
         const wait = assert.rejects(queue.receive(), isClosed)
-        await within(fault.reached, 'the claim is granted')
+        await soon('the claim is granted', fault.reached)
         await assertDepth(peer, { claimed: 1 })
         const closed = queue.close()
         await pass(20)
         fault.release()
-        assert.deepEqual(await within(closed, 'the queue closes', LATE_MS), { ...NOTHING, released: 1 })
-        await within(wait, 'the wait ends')
+        assert.deepEqual(await within(SLACK_MS, 'the queue closes', closed), { ...NOTHING, released: 1 })
+        await soon('the wait ends', wait)
         const delivery = await nextNow(peer)
         assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
       },
     ),
 
     scenario('N67', 'a claim whose answer never comes does not keep the queue from closing', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 150)
+      const leaseMs = shortLeaseMs(bench.features, 150)
       const queue = bench.queue({ leaseMs })
       await queue.enqueue('a')
       const peer = await bench.peer(queue)
       const fault = bench.backend.inject({ verb: 'claim', kind: 'drop-reply', times: Number.POSITIVE_INFINITY })
       const wait = assert.rejects(queue.receive(), isClosed)
-      await within(fault.reached, 'the claim is granted')
-      const released = await within(queue.close({ graceMs: 0 }), 'the queue closes', leaseMs + LATE_MS)
+      await soon('the claim is granted', fault.reached)
+      const released = await within(leaseMs + SLACK_MS, 'the queue closes', queue.close({ graceMs: 0 }))
       assert.deepEqual(released, { ...NOTHING, abandoned: 1 })
-      await within(wait, 'the wait ends')
+      await soon('the wait ends', wait)
       assert.equal((await next(peer)).payload, 'a')
     }),
 
@@ -181,9 +169,9 @@ export const closing: Concern = {
           outcome: () => queue.outcome('a'),
           purge: () => queue.purge(),
           configure: () => queue.configure({ maxDeliveries: 3 }),
-          source: async () => listed(queue.source()),
-          peek: async () => listed(queue.peek()),
-          deadLetters: () => listed(queue.deadLetters),
+          source: async () => all(queue.source()),
+          peek: async () => all(queue.peek()),
+          deadLetters: () => all(queue.deadLetters),
           'deadLetters.requeue': () => queue.deadLetters.requeue('a'),
           'deadLetters.purge': () => queue.deadLetters.purge('a'),
           'deadLetters.requeueAll': () => queue.deadLetters.requeueAll(),
@@ -199,7 +187,7 @@ export const closing: Concern = {
       await queue.enqueue('a')
       await nextNow(queue)
       const both = [queue.close({ graceMs: 20 }), queue.close({ graceMs: 0 })]
-      const [first, second] = await within(Promise.all(both), 'both closes end')
+      const [first, second] = await soon('both closes end', Promise.all(both))
       assert.deepEqual(first, { ...NOTHING, released: 1 })
       assert.deepEqual(second, first)
       assert.deepEqual(await queue.close(), first)
@@ -210,9 +198,9 @@ export const closing: Concern = {
       const source = queue.source()
       const iterator = source[Symbol.asyncIterator]()
       await queue.close()
-      await assert.rejects(within(iterator.next(), 'next ends'), isClosed)
-      await assert.rejects(within(listed(source), 'the loop ends'), isClosed)
-      assert.deepEqual(await within(source.stop(), 'stop ends'), NOTHING)
+      await assert.rejects(soon('next ends', iterator.next()), isClosed)
+      await assert.rejects(soon('the loop ends', all(source)), isClosed)
+      assert.deepEqual(await soon('stop ends', source.stop()), NOTHING)
     }),
 
     scenario('N68', 'every settlement of a delivery answers stale after the close', async (bench) => {
@@ -241,10 +229,10 @@ export const closing: Concern = {
       const wait = assert.rejects(other.receive(), isClosed)
       await pass(10)
       const closed = bench.backend.close()
-      await eventually(() => delivery.signal.aborted, 'the holder is told')
+      await until('the holder is told', () => delivery.signal.aborted)
       assert.equal(await delivery.ack(), 'settled')
-      await within(closed, 'the backend closes')
-      await within(wait, 'the wait ends')
+      await soon('the backend closes', closed)
+      await soon('the wait ends', wait)
       await assert.rejects(queue.stats(), isClosed)
     }),
 

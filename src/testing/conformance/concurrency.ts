@@ -8,22 +8,9 @@ import { mergeMap } from '../../operators/merge-map.js'
 import { pipe } from '../../pipe.js'
 import type { Queue } from '../../queue.js'
 import { run } from '../../sinks/run.js'
-import {
-  assertDepth,
-  callsOf,
-  eventually,
-  gate,
-  LATE_MS,
-  leaseOf,
-  next,
-  nextNow,
-  pass,
-  range,
-  stopwatch,
-  throughout,
-  within,
-} from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, gate, next, nextNow, stopwatch, throughout } from './steps.js'
+import { callsOf, pass, range, SLACK_MS, shortLeaseMs, soon, until } from './wait.js'
 
 /** What is claimed is what is wanted, and waiting is shared. */
 export const concurrency: Concern = {
@@ -38,7 +25,7 @@ export const concurrency: Concern = {
         await pass(5)
         running.leave()
       }
-      await within(run(pipe(queue.source({ until: 'empty' }), mergeMap(handler, 4))), 'all are handled')
+      await soon('all are handled', run(pipe(queue.source({ until: 'empty' }), mergeMap(handler, 4))))
       assert.ok((await watch.stop()) <= 4, `${await watch.stop()} were claimed at once`)
       assert.equal(running.most, 4)
       await assertDepth(queue, { ready: 0, claimed: 0, ackedTotal: 100 })
@@ -56,7 +43,7 @@ export const concurrency: Concern = {
           ),
         ),
       )
-      await within(Promise.all(runs), 'all are handled')
+      await soon('all are handled', Promise.all(runs))
       assert.ok((await watch.stop()) <= 4, `${await watch.stop()} were claimed at once`)
       await assertDepth(queue, { ackedTotal: 60 })
     }),
@@ -68,7 +55,7 @@ export const concurrency: Concern = {
       const subscription = queue.source({ credit: 3 }).subscribe((delivery) => held.push(delivery))
       let acked = 0
       while (acked < 20) {
-        await eventually(() => held.length > 0, 'a delivery comes')
+        await until('a delivery comes', () => held.length > 0)
         assert.ok(held.length <= 3, `${held.length} deliveries came without a settlement`)
         await held.shift()?.ack()
         acked += 1
@@ -106,27 +93,31 @@ export const concurrency: Concern = {
     ),
 
     scenario('N64', 'a consumer that stops pulling claims no more, and keeps what it holds', async (bench) => {
-      const queue = await filled(bench, 10, { leaseMs: leaseOf(bench.features, 100) })
+      const queue = await filled(bench, 10, { leaseMs: shortLeaseMs(bench.features, 100) })
       const iterator = queue.source()[Symbol.asyncIterator]()
-      const first = await within(iterator.next(), 'the first one')
-      const claims = callsOf(bench, 'claim')
-      await throughout(3 * leaseOf(bench.features, 100), async () => (await queue.stats()).claimed === 1, 'one is held')
-      assert.equal(callsOf(bench, 'claim'), claims)
+      const first = await soon('the first one', iterator.next())
+      const claims = callsOf(bench.backend, 'claim')
+      await throughout(
+        3 * shortLeaseMs(bench.features, 100),
+        async () => (await queue.stats()).claimed === 1,
+        'one is held',
+      )
+      assert.equal(callsOf(bench.backend, 'claim'), claims)
       assert.equal(await first.value?.ack(), 'settled')
-      await within(Promise.resolve(iterator.return?.()), 'the iterator ends')
+      await soon('the iterator ends', Promise.resolve(iterator.return?.()))
       await assertDepth(queue, { ready: 9, claimed: 0, ackedTotal: 1 })
     }),
 
     scenario('N64', 'leases are renewed for what is held, and not after it', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 90)
+      const leaseMs = shortLeaseMs(bench.features, 90)
       const queue = await filled(bench, 3, { leaseMs })
       const held = await nextNow(queue)
-      await eventually(() => callsOf(bench, 'renew') >= 2, 'renewals go on')
+      await until('renewals go on', () => callsOf(bench.backend, 'renew') >= 2)
       await held.ack()
       await pass(leaseMs / 2)
-      const renewals = callsOf(bench, 'renew')
+      const renewals = callsOf(bench.backend, 'renew')
       await pass(2 * leaseMs)
-      assert.equal(callsOf(bench, 'renew'), renewals)
+      assert.equal(callsOf(bench.backend, 'renew'), renewals)
     }),
 
     scenario('N64', 'a slow consumer of a full queue claims message by message', async (bench) => {
@@ -156,7 +147,7 @@ export const concurrency: Concern = {
           assert.ok(getEventListeners(signal, 'abort').length <= 1, 'a listener for each waiter')
           assert.equal(shared.subscriptions(), 1)
           abort()
-          await within(Promise.all(waits), 'all waits end')
+          await soon('all waits end', Promise.all(waits))
         })
         assert.deepEqual(warnings, [])
         assert.equal(getEventListeners(signal, 'abort').length, 0)
@@ -172,11 +163,11 @@ export const concurrency: Concern = {
       const waits = range(12).map(() => queue.receive({ signal, timeoutMs: 5_000 }))
       await pass(20)
       await queue.enqueueAll(range(12).map((n) => ({ payload: String(n) })))
-      const deliveries = await within(Promise.all(waits), 'each waiter gets one')
+      const deliveries = await soon('each waiter gets one', Promise.all(waits))
       assert.equal(new Set(deliveries.map((delivery) => delivery?.payload)).size, 12)
       for (const delivery of deliveries) assert.equal(await delivery?.ack(), 'settled')
       assert.equal(getEventListeners(signal, 'abort').length, 0)
-      await eventually(() => shared.subscriptions() === 0, 'the subscription is given up')
+      await until('the subscription is given up', () => shared.subscriptions() === 0)
     }),
 
     scenario('N85', 'a thousand waits one after the other leave no listener and no subscription', async (bench) => {
@@ -205,7 +196,7 @@ export const concurrency: Concern = {
         await pass(30)
         assert.ok(getEventListeners(signal, 'abort').length <= 1, 'a listener for each waiter')
         abort()
-        await within(Promise.all(waits), 'all waits end')
+        await soon('all waits end', Promise.all(waits))
       })
       assert.deepEqual(warnings, [])
       assert.equal(getEventListeners(signal, 'abort').length, 0)
@@ -215,15 +206,15 @@ export const concurrency: Concern = {
       const queue = await filled(bench, 2)
       const clock = stopwatch()
       const iterator = pipe(queue.source(), batch({ size: 5, withinMs: 150 }))[Symbol.asyncIterator]()
-      const { value } = await within(iterator.next(), 'a batch')
+      const { value } = await soon('a batch', iterator.next())
       const tookMs = clock()
       assert.deepEqual(
         value?.map(({ payload }) => payload),
         ['0', '1'],
       )
-      assert.ok(tookMs >= 100 && tookMs <= 150 + LATE_MS, `after ${tookMs} ms`)
+      assert.ok(tookMs >= 100 && tookMs <= 150 + SLACK_MS, `after ${tookMs} ms`)
       for (const delivery of value ?? []) assert.equal(await delivery.ack(), 'settled')
-      await within(Promise.resolve(iterator.return?.()), 'the iterator ends')
+      await soon('the iterator ends', Promise.resolve(iterator.return?.()))
       await assertDepth(queue, { ready: 0, claimed: 0, ackedTotal: 2 })
     }),
 
@@ -237,7 +228,7 @@ export const concurrency: Concern = {
         await pass(20)
         await peer.enqueueAll(range(5).map((n) => ({ payload: `batch ${n}` })))
         for (const n of range(5)) await queue.enqueue(`single ${n}`)
-        const deliveries = await within(Promise.all(waits), 'each gets one')
+        const deliveries = await soon('each gets one', Promise.all(waits))
         assert.equal(new Set(deliveries.map(({ payload }) => payload)).size, 10)
         assert.ok(deliveries.every(({ deliveryCount }) => deliveryCount === 1))
       },
@@ -269,15 +260,15 @@ async function secondStaysFree(
     { stop: signal },
   )
   const finish = consume(queue, hold)
-  await within(started.opened, 'the handler starts')
+  await soon('the handler starts', started.opened)
   await throughout(50, async () => (await peer.stats()).claimed === 1, 'one alone is claimed')
   const second = await nextNow(peer)
   assert.deepEqual([second.payload, second.attempt, second.deliveryCount], ['1', 1, 1])
   await second.ack()
   go.open()
-  await eventually(async () => (await peer.stats()).ackedTotal === 2, 'the first is acked')
+  await until('the first is acked', async () => (await peer.stats()).ackedTotal === 2)
   abort()
-  await within(finish(), 'the consumer ends')
+  await soon('the consumer ends', finish())
 }
 
 async function filled(

@@ -2,23 +2,9 @@ import assert from 'node:assert/strict'
 import { mergeMap } from '../../operators/merge-map.js'
 import { pipe } from '../../pipe.js'
 import { run } from '../../sinks/run.js'
-import {
-  assertDepth,
-  callsOf,
-  drained,
-  EARLY_MS,
-  enqueueMany,
-  LATE_MS,
-  next,
-  nextNow,
-  pass,
-  payloads,
-  range,
-  stopwatch,
-  throughout,
-  within,
-} from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, drained, enqueueMany, next, nextNow, payloads, stopwatch, throughout } from './steps.js'
+import { callsOf, EARLY_MS, pass, range, SLACK_MS, within } from './wait.js'
 
 const DAY_MS = 86_400_000
 
@@ -198,8 +184,12 @@ export const delays: Concern = {
         range(300).map((n) => ({ payload: String(n), delayMs: DAY_MS + n })),
       )
       const wait = queue.receive({ timeoutMs: 150 })
-      const before = callsOf(bench, 'claim')
-      await throughout(100, () => callsOf(bench, 'claim') - before <= 3, 'a parked consumer claims now and then')
+      const before = callsOf(bench.backend, 'claim')
+      await throughout(
+        100,
+        () => callsOf(bench.backend, 'claim') - before <= 3,
+        'a parked consumer claims now and then',
+      )
       assert.equal(await wait, undefined)
     }),
   ],
@@ -211,7 +201,7 @@ function serverTime(features: Bench['features']): boolean {
 
 function assertAbout(actualMs: number, expectedMs: number): void {
   assert.ok(actualMs >= expectedMs - EARLY_MS, `after ${actualMs} ms instead of ${expectedMs}: too early`)
-  assert.ok(actualMs <= expectedMs + LATE_MS, `after ${actualMs} ms instead of ${expectedMs}: too late`)
+  assert.ok(actualMs <= expectedMs + SLACK_MS, `after ${actualMs} ms instead of ${expectedMs}: too late`)
 }
 
 async function mature(bench: Bench): Promise<void> {
@@ -242,10 +232,10 @@ async function mature(bench: Bench): Promise<void> {
       ),
     ),
   )
-  await within(Promise.all(runs), 'all are handled', 25_000)
+  await within(25_000, 'all are handled', Promise.all(runs))
   assert.deepEqual(twice, [])
   assert.equal(seen.size, count)
-  assert.ok((firstMs ?? 0) <= Math.max(delayMs, storedMs) + LATE_MS, `the first came after ${firstMs} ms`)
+  assert.ok((firstMs ?? 0) <= Math.max(delayMs, storedMs) + SLACK_MS, `the first came after ${firstMs} ms`)
   await assertDepth(queue, { ready: 0, delayed: 0, claimed: 0, dead: 0, ackedTotal: count })
 }
 

@@ -2,19 +2,9 @@ import assert from 'node:assert/strict'
 import type { Delivery } from '../../delivery.js'
 import { BackendError } from '../../errors.js'
 import type { Queue } from '../../queue.js'
-import {
-  assertConserved,
-  assertDepth,
-  bury,
-  eventually,
-  leaseOf,
-  nextNow,
-  pass,
-  range,
-  seeded,
-  within,
-} from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, bury, nextNow } from './steps.js'
+import { assertConserved, pass, range, seeded, shortLeaseMs, until, within } from './wait.js'
 
 /** What the numbers say is so, at every instant. */
 export const depths: Concern = {
@@ -61,7 +51,7 @@ export const depths: Concern = {
       await (await nextNow(queue)).deadLetter('no')
       await queue.enqueue('short', { ttlMs: 1, id: 'short' })
       await pass(20)
-      await eventually(async () => (await queue.outcome('short')).state === 'expired', 'it expires')
+      await until('it expires', async () => (await queue.outcome('short')).state === 'expired')
       assert.equal(await queue.purge(), 2)
       await assertDepth(queue, { ready: 0, claimed: 0, dead: 1, enqueuedTotal: 8 })
       await assertDepth(queue, { ackedTotal: 1, forwardedTotal: 1, cancelledTotal: 1, droppedTotal: 1 })
@@ -104,7 +94,7 @@ export const depths: Concern = {
       const queue = bench.queue()
       await queue.enqueue('a')
       bench.backend.inject({ verb: 'stats', kind: 'fail-request', times: 3 })
-      assert.equal(await within(queue.size(), 'the size', 5_000), 1)
+      assert.equal(await within(5_000, 'the size', queue.size()), 1)
     }),
 
     ...[1, 2, 3].map((seed) =>
@@ -121,7 +111,7 @@ const STEPS = 120
 /** Several workers do anything that a queue can do, in an order that the seed decides, while another one keeps count. */
 async function workout(bench: Bench, seed: number): Promise<void> {
   const queue = bench.queue({
-    leaseMs: leaseOf(bench.features, 60),
+    leaseMs: shortLeaseMs(bench.features, 60),
     maxDeliveries: 3,
     limits: { maxLength: 40, whenFull: seed % 2 ? 'reject' : 'dropOldest' },
   })
@@ -147,9 +137,9 @@ async function workout(bench: Bench, seed: number): Promise<void> {
   const worked = Promise.all(workers).finally(() => {
     working = false
   })
-  const [samples] = await within(Promise.all([counting, worked]), 'the workers end', 20_000)
+  const [samples] = await within(20_000, 'the workers end', Promise.all([counting, worked]))
   assert.ok(samples > 5, 'hardly anything was counted')
-  await eventually(async () => (await queue.stats()).claimed === 0, 'nothing is in flight')
+  await until('nothing is in flight', async () => (await queue.stats()).claimed === 0)
   await assertDepth(queue, { enqueuedTotal: tally.enqueued, forwardedTotal: tally.forwarded, ackedTotal: tally.acked })
   await assertDepth(target, { ready: tally.forwarded, enqueuedTotal: tally.forwarded })
 }

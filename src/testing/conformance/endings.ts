@@ -4,24 +4,25 @@ import { pipe } from '../../pipe.js'
 import { drain } from '../../sinks/drain.js'
 import { run } from '../../sinks/run.js'
 import type { QueueSource } from '../../source.js'
-import { assertDepth, eventually, nextNow, pass, range, stopwatch, throughout, within } from './deadlines.js'
 import { type Concern, scenario } from './kit.js'
+import { assertDepth, nextNow, stopwatch, throughout } from './steps.js'
+import { pass, range, soon, until, within } from './wait.js'
 
 /** A source with an end completes when that has come, and not before. */
 export const endings: Concern = {
   name: 'sources with an end',
   scenarios: [
-    ...(['empty', 'idle'] as const).map((until) =>
-      scenario('X31', `a source until '${until}' ends at once on a queue with nothing in it`, async (bench) => {
-        assert.deepEqual(await within(ran(bench.queue().source({ until })).done, 'it ends', 1_000), [])
+    ...(['empty', 'idle'] as const).map((end) =>
+      scenario('X31', `a source until '${end}' ends at once on a queue with nothing in it`, async (bench) => {
+        assert.deepEqual(await within(1_000, 'it ends', ran(bench.queue().source({ until: end })).done), [])
       }),
     ),
 
-    ...(['empty', 'idle'] as const).map((until) =>
-      scenario('X31', `a source until '${until}' delivers all there is, and then ends`, async (bench) => {
+    ...(['empty', 'idle'] as const).map((end) =>
+      scenario('X31', `a source until '${end}' delivers all there is, and then ends`, async (bench) => {
         const queue = bench.queue()
         await queue.enqueueAll(range(25).map((n) => ({ payload: String(n) })))
-        assert.deepEqual(await within(ran(queue.source({ until })).done, 'it ends'), range(25).map(String))
+        assert.deepEqual(await soon('it ends', ran(queue.source({ until: end })).done), range(25).map(String))
         await assertDepth(queue, { ready: 0, claimed: 0, ackedTotal: 25 })
       }),
     ),
@@ -35,7 +36,7 @@ export const endings: Concern = {
         await pass(20)
         if (payload !== '0') await queue.enqueue(String(Number(payload) - 1))
       }
-      await within(run(pipe(queue.source({ until: 'empty' }), mergeMap(handler, 4))), 'it ends')
+      await soon('it ends', run(pipe(queue.source({ until: 'empty' }), mergeMap(handler, 4))))
       assert.deepEqual(seen, ['3', '2', '1', '0'])
     }),
 
@@ -44,7 +45,7 @@ export const endings: Concern = {
       const peer = await bench.peer(queue)
       await queue.enqueueAll([{ payload: 'held' }, { payload: 'mine' }, { payload: 'later', delayMs: 60_000 }])
       const held = await nextNow(peer)
-      assert.deepEqual(await within(ran(queue.source({ until: 'empty' })).done, 'it ends', 2_000), ['mine'])
+      assert.deepEqual(await within(2_000, 'it ends', ran(queue.source({ until: 'empty' })).done), ['mine'])
       assert.equal(await held.ack(), 'settled')
       await assertDepth(queue, { delayed: 1, claimed: 0 })
     }),
@@ -53,7 +54,7 @@ export const endings: Concern = {
       const queue = bench.queue()
       const clock = stopwatch()
       await queue.enqueueAll([{ payload: 'now' }, { payload: 'later', delayMs: 150 }])
-      assert.deepEqual(await within(ran(queue.source({ until: 'idle' })).done, 'it ends'), ['now', 'later'])
+      assert.deepEqual(await soon('it ends', ran(queue.source({ until: 'idle' })).done), ['now', 'later'])
       assert.ok(clock() >= 145, `it ended after ${clock()} ms`)
     }),
 
@@ -65,11 +66,11 @@ export const endings: Concern = {
       const running = ran(queue.source({ until: 'idle' }))
       await throughout(60, () => !running.ended, 'it waits')
       await back.release()
-      await eventually(() => running.seen.length === 1, 'it is delivered')
+      await until('it is delivered', () => running.seen.length === 1)
       await throughout(60, () => !running.ended, 'it still waits')
       await acked.ack()
       // Nothing tells of an ack elsewhere: it is found by the slow poll at the latest.
-      assert.deepEqual(await within(running.done, 'it ends', 8_000), ['given back'])
+      assert.deepEqual(await within(8_000, 'it ends', running.done), ['given back'])
     }),
 
     scenario('X31', "until 'idle' outlasts a failure that comes back later", async (bench) => {
@@ -96,23 +97,23 @@ export const endings: Concern = {
           completed = true
         },
       })
-      await eventually(() => held.length === 2, 'both come')
+      await until('both come', () => held.length === 2)
       await throughout(40, () => !completed, 'it waits')
       for (const delivery of held) await delivery.ack()
-      await eventually(() => completed, 'it ends')
+      await until('it ends', () => completed)
     }),
 
     scenario('X31', 'a drain ends a flow that would not end by itself', async (bench) => {
       const queue = bench.queue()
       await queue.enqueueAll(range(12).map((n) => ({ payload: String(n) })))
-      const summary = await within(
+      const summary = await soon(
+        'it ends',
         drain(
           pipe(
             queue.source(),
             mergeMap(() => pass(2), 3),
           ),
         ),
-        'it ends',
       )
       assert.deepEqual([summary.acked, summary.lost, summary.abandoned], [12, 0, 0])
     }),

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
-import { assertDepth, leaseOf, listed, next, nextNow, pass, payloads, within } from './deadlines.js'
 import { type Concern, scenario } from './kit.js'
+import { assertDepth, next, nextNow, payloads } from './steps.js'
+import { all, pass, shortLeaseMs, soon } from './wait.js'
 
 /** What nobody took in time ends as it was told to, and what somebody took does not. */
 export const expiry: Concern = {
@@ -24,7 +25,7 @@ export const expiry: Concern = {
       await queue.enqueue('a', { id: 'a', key: 'k' })
       await pass(100)
       assert.equal(await queue.tryReceive(), undefined)
-      const [letter] = await listed(queue.deadLetters)
+      const [letter] = await all(queue.deadLetters)
       assert.deepEqual([letter?.id, letter?.payload, letter?.key], ['a', 'a', 'k'])
       assert.match(letter?.reason ?? '', /time|ttl|expired/i)
       assert.deepEqual([letter?.attempts, letter?.deliveryCount], [0, 0])
@@ -59,7 +60,7 @@ export const expiry: Concern = {
       'X23',
       'a message that is claimed does not expire while it is, and does when it comes back too late',
       async (bench) => {
-        const queue = bench.queue({ leaseMs: leaseOf(bench.features, 5_000) })
+        const queue = bench.queue({ leaseMs: shortLeaseMs(bench.features, 5_000) })
         await queue.enqueueAll([
           { payload: 'acked', ttlMs: 80 },
           { payload: 'released', ttlMs: 80 },
@@ -114,7 +115,7 @@ export const expiry: Concern = {
         const wait = next(queue)
         await pass(300)
         await queue.enqueue('a')
-        assert.equal((await within(wait, 'the wait ends')).payload, 'a')
+        assert.equal((await soon('the wait ends', wait)).payload, 'a')
         await assertDepth(queue, { expiredTotal: 1 })
       },
     ),

@@ -6,8 +6,9 @@ import { mergeMap } from '../../operators/merge-map.js'
 import { pipe } from '../../pipe.js'
 import { run } from '../../sinks/run.js'
 import { toQueue } from '../../sinks/to-queue.js'
-import { assertDepth, eventually, leaseOf, next, nextNow, pass, payloads, range, within } from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, next, nextNow, payloads } from './steps.js'
+import { pass, range, shortLeaseMs, soon, until, within } from './wait.js'
 
 /** A forward is an ack here and an enqueue there, or neither. */
 export const forwarding: Concern = {
@@ -29,7 +30,7 @@ export const forwarding: Concern = {
       const wait = next(target)
       await pass(10)
       await delivery.forward(target, { from: 'x' })
-      assert.deepEqual((await within(wait, 'the waiter wakes')).payload, { from: 'x' })
+      assert.deepEqual((await soon('the waiter wakes', wait)).payload, { from: 'x' })
       await queue.enqueue('b')
       await (await nextNow(queue)).forward(target, { from: 'y' }, { delayMs: 60_000 })
       await assertDepth(target, { ready: 0, delayed: 1, claimed: 1 })
@@ -42,7 +43,7 @@ export const forwarding: Concern = {
         async (bench) => {
           const { queue, target, delivery } = await claimed(bench)
           bench.backend.inject({ verb: 'settle', kind, times: 2 })
-          assert.equal(await within(delivery.forward(target, { from: 'a' }), 'it is confirmed'), 'settled')
+          assert.equal(await soon('it is confirmed', delivery.forward(target, { from: 'a' })), 'settled')
           await assertDepth(queue, { claimed: 0, ready: 0, forwardedTotal: 1 })
           await assertDepth(target, { ready: 1, enqueuedTotal: 1 })
         },
@@ -136,9 +137,9 @@ export const forwarding: Concern = {
         const fail = () => Promise.reject(new Error('no'))
         const flow = pipe(source, deadLetter({ to: refused }), mergeMap(fail, 1))
         const subscription = flow.subscribe()
-        await eventually(() => errors.some((error) => error instanceof QueueFullError), 'the refusal is told')
+        await until('the refusal is told', () => errors.some((error) => error instanceof QueueFullError))
         subscription.unsubscribe()
-        await within(source.stop({ graceMs: 0 }), 'the source stops')
+        await soon('the source stops', source.stop({ graceMs: 0 }))
         const { ready, delayed, claimed: held, dead } = await queue.stats()
         assert.equal(ready + delayed + held + dead, 1)
         await assertDepth(refused, { ready: 1, enqueuedTotal: 1 })
@@ -167,7 +168,7 @@ export const forwarding: Concern = {
         bench.backend.inject({ verb: 'claim', kind: nth % 2 ? 'fail-request' : 'fail-reply', nth })
       }
       const double = ({ payload }: Delivery<number>) => payload * 2
-      await within(toQueue(queue.source({ until: 'idle' }), target, double), 'all are moved', 15_000)
+      await within(15_000, 'all are moved', toQueue(queue.source({ until: 'idle' }), target, double))
       assert.deepEqual(
         await payloads(target),
         range(60).map((n) => n * 2),
@@ -179,7 +180,7 @@ export const forwarding: Concern = {
       'X28',
       'a forward to another backend stores there first, under an id that a repeat finds again',
       async (bench) => {
-        const queue = bench.queue({ leaseMs: leaseOf(bench.features, 200) })
+        const queue = bench.queue({ leaseMs: shortLeaseMs(bench.features, 200) })
         const target = bench.queue()
         const elsewhere = await bench.peer(target)
         await queue.enqueue('a', { id: 'a' })
@@ -189,8 +190,8 @@ export const forwarding: Concern = {
           bench.backend.inject({ verb, kind: 'fail-request', times: Number.POSITIVE_INFINITY }),
         )
         first.forward(elsewhere, 'moved').catch(() => {})
-        await eventually(async () => (await elsewhere.stats()).ready === 1, 'it is stored there')
-        const again = await within(next(await bench.peer(queue)), 'the claim lapses')
+        await until('it is stored there', async () => (await elsewhere.stats()).ready === 1)
+        const again = await soon('the claim lapses', next(await bench.peer(queue)))
         for (const fault of faults) fault.remove()
         assert.equal(await again.forward(target, 'moved'), 'settled')
         await assertDepth(elsewhere, { ready: 1, enqueuedTotal: 1 })

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict'
 import type { Delivery } from '../../delivery.js'
 import type { SettleCommand } from '../../driver.js'
 import type { Queue } from '../../queue.js'
-import { assertDepth, listed, nextNow, pass, range } from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, nextNow } from './steps.js'
+import { all, pass, range } from './wait.js'
 
 /** Every way back is counted, and no message goes round for ever; only the live claim settles. */
 export const handOvers: Concern = {
@@ -25,7 +26,7 @@ export const handOvers: Concern = {
           range(6).map((n) => [1, n + 1]),
         )
         await assertDepth(queue, { ready: 0, delayed: 0, claimed: 0, dead: 1 })
-        const [letter] = await listed(queue.deadLetters)
+        const [letter] = await all(queue.deadLetters)
         assert.deepEqual([letter?.attempts, letter?.deliveryCount], [1, 6])
         assert.match(letter?.reason ?? '', /6 times/)
       }),

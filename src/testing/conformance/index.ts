@@ -4,6 +4,7 @@ import { cancelling } from './cancelling.js'
 import { closing } from './closing.js'
 import { concurrency } from './concurrency.js'
 import { crashes } from './crashes.js'
+import { deadLetters } from './dead-letters.js'
 import { delays } from './delays.js'
 import { depths } from './depths.js'
 import { endings } from './endings.js'
@@ -28,6 +29,7 @@ import { purging } from './purging.js'
 import { requeueing } from './requeueing.js'
 import { settings } from './settings.js'
 import { settling } from './settling.js'
+import { unknownOutcomes } from './unknown-outcomes.js'
 import { waiting } from './waiting.js'
 
 /**
@@ -54,7 +56,9 @@ const CONCERNS: readonly Concern[] = [
   settling,
   enqueueing,
   requeueing,
+  deadLetters,
   crashes,
+  unknownOutcomes,
   delays,
   priorities,
   concurrency,

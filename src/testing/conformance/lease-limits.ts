@@ -6,23 +6,9 @@ import { process as settling } from '../../operators/process.js'
 import { pipe } from '../../pipe.js'
 import { collect } from '../../sinks/collect.js'
 import type { QueueSource } from '../../source.js'
-import {
-  assertDepth,
-  EARLY_MS,
-  eventually,
-  gate,
-  LATE_MS,
-  leaseOf,
-  listed,
-  next,
-  nextNow,
-  pass,
-  recorded,
-  stopwatch,
-  throughout,
-  within,
-} from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, gate, next, nextNow, recorded, stopwatch, throughout } from './steps.js'
+import { all, EARLY_MS, pass, SLACK_MS, shortLeaseMs, soon, until } from './wait.js'
 
 /** A lease ends when its holder cannot renew it, or should not. */
 export const leaseLimits: Concern = {
@@ -43,7 +29,7 @@ export const leaseLimits: Concern = {
     ),
 
     scenario('N83', 'a store that keeps the fence lets no effect of a blocked handler through twice', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 100)
+      const leaseMs = shortLeaseMs(bench.features, 100)
       const queue = bench.queue({ leaseMs })
       const peer = await bench.peer(queue)
       await queue.enqueue('a')
@@ -66,7 +52,7 @@ export const leaseLimits: Concern = {
     }),
 
     scenario('N83', 'a handler that blocked the event loop is told before its next await goes on', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 100)
+      const leaseMs = shortLeaseMs(bench.features, 100)
       const queue = bench.queue({ leaseMs })
       await queue.enqueue('a')
       const seen: unknown[] = []
@@ -80,7 +66,7 @@ export const leaseLimits: Concern = {
         await pass(1)
         seen.push(signal.aborted)
       }
-      const ends = await within(collect(pipe(queue.source({ until: 'idle' }), settling(handler, 1))), 'the run ends')
+      const ends = await soon('the run ends', collect(pipe(queue.source({ until: 'idle' }), settling(handler, 1))))
       assert.deepEqual(seen, [true, true])
       assert.deepEqual(
         ends.map(({ outcome, delivery }) => `${delivery.attempt} ${outcome}`),
@@ -93,7 +79,7 @@ export const leaseLimits: Concern = {
       'N83',
       'a message that was claimed and not yet handed over when the loop blocked is not handed over',
       async (bench) => {
-        const leaseMs = leaseOf(bench.features, 100)
+        const leaseMs = shortLeaseMs(bench.features, 100)
         const queue = bench.queue({ leaseMs })
         await queue.enqueueAll([{ payload: 'a' }, { payload: 'b' }])
         const starts: string[] = []
@@ -104,14 +90,14 @@ export const leaseLimits: Concern = {
           first = false
           block(2 * leaseMs)
         }
-        await within(collect(pipe(queue.source({ until: 'idle' }), mergeMap(handler, 2))), 'the run ends')
+        await soon('the run ends', collect(pipe(queue.source({ until: 'idle' }), mergeMap(handler, 2))))
         assert.ok(!starts.includes('b1'), `b was started under a lease that had lapsed: ${starts}`)
         await assertDepth(queue, { ackedTotal: 2, claimed: 0, ready: 0 })
       },
     ),
 
     scenario('N84', 'a handler that never ends keeps its message up to the cap, and no longer', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 100)
+      const leaseMs = shortLeaseMs(bench.features, 100)
       const maxLeaseMs = 3 * leaseMs
       const queue = bench.queue({ leaseMs })
       const peer = await bench.peer(queue)
@@ -120,9 +106,9 @@ export const leaseLimits: Concern = {
       const events = recorded(source)
       const clock = stopwatch()
       const first = await firstOf(source)
-      const second = await within(next(peer), 'the message moves on')
+      const second = await soon('the message moves on', next(peer))
       assert.ok(clock() >= maxLeaseMs - EARLY_MS, `it moved on after ${clock()} ms of ${maxLeaseMs}`)
-      assert.ok(clock() <= maxLeaseMs + leaseMs + LATE_MS, `it moved on after ${clock()} ms of ${maxLeaseMs}`)
+      assert.ok(clock() <= maxLeaseMs + leaseMs + SLACK_MS, `it moved on after ${clock()} ms of ${maxLeaseMs}`)
       assert.deepEqual([second.attempt, second.deliveryCount], [2, 2])
       assert.ok(first.signal.aborted, 'the handler is told')
       assert.ok(first.signal.reason instanceof LeaseLostError)
@@ -133,7 +119,7 @@ export const leaseLimits: Concern = {
     }),
 
     scenario('N84', 'proof of life moves the cap on', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 100)
+      const leaseMs = shortLeaseMs(bench.features, 100)
       const queue = bench.queue({ leaseMs })
       await queue.enqueue('a')
       const source = queue.source({ maxLeaseMs: 3 * leaseMs })
@@ -145,12 +131,12 @@ export const leaseLimits: Concern = {
       }
       assert.equal(delivery.signal.aborted, false)
       assert.equal(await delivery.ack(), 'settled')
-      await within(source.stop(), 'the source stops')
+      await soon('the source stops', source.stop())
       await assertDepth(queue, { ackedTotal: 1, ready: 0 })
     }),
 
     scenario('N84', 'a stuck handler does not take the lane of the others for good', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 80)
+      const leaseMs = shortLeaseMs(bench.features, 80)
       const queue = bench.queue({ leaseMs, maxDeliveries: 1 })
       await queue.enqueueAll([{ payload: 'stuck' }, { payload: 'b' }, { payload: 'c' }])
       const never = gate()
@@ -161,8 +147,8 @@ export const leaseLimits: Concern = {
       }
       const source = queue.source({ maxLeaseMs: 2 * leaseMs })
       const subscription = pipe(source, mergeMap(handler, 2)).subscribe()
-      await eventually(async () => (await queue.stats()).ackedTotal === 2, 'the others are handled')
-      await eventually(async () => (await queue.stats()).dead === 1, 'the stuck one is dead')
+      await until('the others are handled', async () => (await queue.stats()).ackedTotal === 2)
+      await until('the stuck one is dead', async () => (await queue.stats()).dead === 1)
       assert.deepEqual(seen, ['stuck', 'b', 'c'])
       never.open()
       subscription.unsubscribe()
@@ -188,7 +174,7 @@ export const leaseLimits: Concern = {
     }),
 
     scenario('X17', 'an extension beyond the cap is refused, and changes nothing', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 200)
+      const leaseMs = shortLeaseMs(bench.features, 200)
       const queue = bench.queue({ leaseMs })
       await queue.enqueue('a')
       const source = queue.source({ maxLeaseMs: 10 * leaseMs })
@@ -222,7 +208,7 @@ export const leaseLimits: Concern = {
     ),
 
     scenario('X18', 'progress is shown by a listing in another process, and told in events', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 100)
+      const leaseMs = shortLeaseMs(bench.features, 100)
       const queue = bench.queue({ leaseMs })
       const peer = await bench.peer(queue)
       await queue.enqueue('a')
@@ -231,10 +217,10 @@ export const leaseLimits: Concern = {
       const delivery = await firstOf(source)
       delivery.progress({ done: 1, of: 3 })
       delivery.progress({ done: 2, of: 3 })
-      await eventually(async () => {
-        const [shown] = await listed(peer.peek({ state: 'claimed' }))
+      await until('it is shown', async () => {
+        const [shown] = await all(peer.peek({ state: 'claimed' }))
         return JSON.stringify(shown?.progress) === '{"done":2,"of":3}'
-      }, 'it is shown')
+      })
       const told = events.flatMap((event) => (event.type === 'progress' ? [event.value] : []))
       assert.deepEqual(told, [
         { done: 1, of: 3 },
@@ -252,7 +238,7 @@ function block(ms: number): void {
 }
 
 async function claimed(bench: Bench, lease: number) {
-  const leaseMs = leaseOf(bench.features, lease)
+  const leaseMs = shortLeaseMs(bench.features, lease)
   const queue = bench.queue({ leaseMs })
   await queue.enqueue('a')
   return { queue, leaseMs, delivery: await nextNow(queue) }
@@ -260,7 +246,7 @@ async function claimed(bench: Bench, lease: number) {
 
 /** The first delivery of a source that is asked for no other. */
 async function firstOf<T>(source: QueueSource<T>): Promise<Delivery<T>> {
-  const { value } = await within(source[Symbol.asyncIterator]().next(), 'a delivery')
+  const { value } = await soon('a delivery', source[Symbol.asyncIterator]().next())
   assert.ok(value)
   return value
 }

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { LimitError, QueueFullError } from '../../errors.js'
 import type { Queue, QueueOptions } from '../../queue.js'
-import { assertDepth, bury, callsOf, listed, nextNow, pass, payloads, range } from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, bury, nextNow, payloads } from './steps.js'
+import { all, callsOf, pass, range } from './wait.js'
 
 /** Bounds hold on every backend, and are charged and refunded exactly. */
 export const limits: Concern = {
@@ -159,7 +160,7 @@ export const limits: Concern = {
       const queue = bench.queue({ limits: { maxPayloadBytes: 20 } })
       await assert.rejects(queue.enqueue('x'.repeat(19)), (error) => isTooLarge(error, 20, 21))
       await assert.rejects(queue.enqueueAll([{ payload: 'a' }, { payload: 'x'.repeat(30) }]), LimitError)
-      assert.equal(callsOf(bench, 'enqueue'), 0)
+      assert.equal(callsOf(bench.backend, 'enqueue'), 0)
       await queue.enqueue('x'.repeat(18))
       await assertDepth(queue, { ready: 1, enqueuedTotal: 1 })
     }),
@@ -184,7 +185,7 @@ export const limits: Concern = {
       await assert.rejects(queue.deadLetters.requeue('y'), QueueFullError)
       await assertDepth(queue, { ready: 2, dead: 1 })
       assert.deepEqual(
-        (await listed(queue.deadLetters)).map(({ id }) => id),
+        (await all(queue.deadLetters)).map(({ id }) => id),
         ['y'],
       )
     }),

@@ -2,19 +2,9 @@ import assert from 'node:assert/strict'
 import { mergeMap } from '../../operators/merge-map.js'
 import { pipe } from '../../pipe.js'
 import type { Queue } from '../../queue.js'
-import {
-  assertDepth,
-  bury,
-  callsOf,
-  drained,
-  enqueueMany,
-  listed,
-  nextNow,
-  payloads,
-  range,
-  within,
-} from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, bury, drained, enqueueMany, nextNow, payloads } from './steps.js'
+import { all, callsOf, range, within } from './wait.js'
 
 /** Listings show everything once, in order, page by page, and touch nothing. */
 export const listing: Concern = {
@@ -25,7 +15,7 @@ export const listing: Concern = {
       'a peek shows all that is ready, in the order in which it will come, and takes nothing',
       async (bench) => {
         const queue = await filled(bench, 250)
-        const shown = (await listed(queue.peek({ state: 'ready' }))).map(({ payload }) => payload)
+        const shown = (await all(queue.peek({ state: 'ready' }))).map(({ payload }) => payload)
         await assertDepth(queue, { ready: 250, claimed: 0 })
         const deliveries = await drained(queue)
         assert.deepEqual(
@@ -38,23 +28,23 @@ export const listing: Concern = {
 
     scenario('X29', 'a listing reads pages, not messages', async (bench) => {
       const queue = await filled(bench, 250)
-      assert.equal((await listed(queue.peek({ state: 'ready' }))).length, 250)
-      assert.ok(callsOf(bench, 'list') <= 4, `${callsOf(bench, 'list')} reads of 250 messages`)
+      assert.equal((await all(queue.peek({ state: 'ready' }))).length, 250)
+      assert.ok(callsOf(bench.backend, 'list') <= 4, `${callsOf(bench.backend, 'list')} reads of 250 messages`)
     }),
 
     scenario('X29', 'a limit is kept, and reads no more than it needs', async (bench) => {
       const queue = await filled(bench, 250)
-      assert.equal((await listed(queue.peek({ limit: 120 }))).length, 120)
-      const reads = callsOf(bench, 'list')
-      assert.equal((await listed(queue.peek({ limit: 5 }))).length, 5)
-      assert.equal(callsOf(bench, 'list'), reads + 1)
-      assert.equal((await listed(queue.peek({ limit: 1_000 }))).length, 250)
+      assert.equal((await all(queue.peek({ limit: 120 }))).length, 120)
+      const reads = callsOf(bench.backend, 'list')
+      assert.equal((await all(queue.peek({ limit: 5 }))).length, 5)
+      assert.equal(callsOf(bench.backend, 'list'), reads + 1)
+      assert.equal((await all(queue.peek({ limit: 1_000 }))).length, 250)
     }),
 
     scenario('X29', 'a loop that is left reads no further', async (bench) => {
       const queue = await filled(bench, 250)
       for await (const { payload } of queue.peek()) if (payload === (await firstOf(queue))) break
-      const reads = callsOf(bench, 'list')
+      const reads = callsOf(bench.backend, 'list')
       assert.ok(reads <= 2, `${reads} reads for one message`)
     }),
 
@@ -63,8 +53,8 @@ export const listing: Concern = {
       await queue.enqueueAll(range(5).map((n) => ({ id: String(n), payload: String(n) })))
       await queue.enqueue('d', { id: 'd', delayMs: 60_000 })
       const held = await nextNow(queue)
-      const all = await listed(queue.peek())
-      assert.deepEqual(all.map(({ id, state }) => `${id} ${state}`).sort(), [
+      const shown = await all(queue.peek())
+      assert.deepEqual(shown.map(({ id, state }) => `${id} ${state}`).sort(), [
         '0 claimed',
         '1 ready',
         '2 ready',
@@ -72,7 +62,7 @@ export const listing: Concern = {
         '4 ready',
         'd delayed',
       ])
-      const byId = new Map(all.map((message) => [message.id, message]))
+      const byId = new Map(shown.map((message) => [message.id, message]))
       const [claimed, delayed, ready] = [byId.get('0'), byId.get('d'), byId.get('1')]
       assert.equal(claimed?.consumer, 'worker 7')
       assert.ok(Math.abs((claimed.leaseExpiresAt ?? 0) - held.leaseExpiresAt) < 30_000)
@@ -80,44 +70,40 @@ export const listing: Concern = {
       const dueInMs = (delayed?.dueAt ?? 0) - (delayed?.enqueuedAt ?? 0)
       assert.ok(Math.abs(dueInMs - 60_000) < 100, `due ${dueInMs} ms after it was enqueued`)
       assert.deepEqual([ready?.dueAt, ready?.leaseExpiresAt, ready?.consumer], [undefined, undefined, undefined])
-      assert.ok(all.every(({ enqueuedAt }) => Math.abs(enqueuedAt - Date.now()) < 60_000))
+      assert.ok(shown.every(({ enqueuedAt }) => Math.abs(enqueuedAt - Date.now()) < 60_000))
     }),
 
-    scenario('X29', 'the delayed are listed by when they are due', async (bench) => {
+    scenario('X29', 'the delayed are all by when they are due', async (bench) => {
       const queue = bench.queue()
       for (const delayMs of [300_000, 100_000, 200_000]) await queue.enqueue(String(delayMs), { delayMs })
-      const shown = await listed(queue.peek({ state: 'delayed' }))
+      const shown = await all(queue.peek({ state: 'delayed' }))
       assert.deepEqual(
         shown.map(({ payload }) => payload),
         ['100000', '200000', '300000'],
       )
     }),
 
-    scenario(
-      'X29',
-      'what stays in a queue is listed once though others come and go between the pages',
-      async (bench) => {
-        const queue = await filled(bench, 300)
-        const peer = await bench.peer(queue)
-        const stays = new Set((await listed(peer.peek())).slice(150).map(({ id }) => id))
-        const seen: string[] = []
-        let n = 0
-        for await (const { id } of queue.peek()) {
-          seen.push(id)
-          n += 1
-          if (n <= 150 && n % 3 === 0) await (await nextNow(peer)).ack()
-          if (n % 50 === 0) await peer.enqueue('new', { priority: 0 })
-        }
-        assert.equal(new Set(seen).size, seen.length, 'a message was listed twice')
-        const missed = [...stays].filter((id) => !seen.includes(id))
-        assert.deepEqual(missed, [])
-      },
-    ),
+    scenario('X29', 'what stays in a queue is all once though others come and go between the pages', async (bench) => {
+      const queue = await filled(bench, 300)
+      const peer = await bench.peer(queue)
+      const stays = new Set((await all(peer.peek())).slice(150).map(({ id }) => id))
+      const seen: string[] = []
+      let n = 0
+      for await (const { id } of queue.peek()) {
+        seen.push(id)
+        n += 1
+        if (n <= 150 && n % 3 === 0) await (await nextNow(peer)).ack()
+        if (n % 50 === 0) await peer.enqueue('new', { priority: 0 })
+      }
+      assert.equal(new Set(seen).size, seen.length, 'a message was all twice')
+      const missed = [...stays].filter((id) => !seen.includes(id))
+      assert.deepEqual(missed, [])
+    }),
 
     scenario('X29', 'an empty queue lists nothing', async (bench) => {
       const queue = bench.queue()
-      assert.deepEqual(await listed(queue.peek()), [])
-      assert.deepEqual(await listed(queue.deadLetters), [])
+      assert.deepEqual(await all(queue.peek()), [])
+      assert.deepEqual(await all(queue.deadLetters), [])
     }),
 
     scenario(
@@ -148,7 +134,7 @@ export const listing: Concern = {
       assert.equal(count, 77)
       assert.deepEqual(shown, range(230).map(String))
       await assertDepth(queue, { dead: 153, ready: 77 })
-      const left = (await listed(queue.deadLetters)).map(({ id }) => Number(id))
+      const left = (await all(queue.deadLetters)).map(({ id }) => Number(id))
       assert.deepEqual(
         left,
         range(230).filter((n) => n % 3 !== 0),
@@ -181,7 +167,7 @@ export const listing: Concern = {
         queue.source(),
         mergeMap((delivery) => delivery.deadLetter('again'), 50),
       ).subscribe()
-      const count = await within(queue.deadLetters.requeueAll(), 'it ends', 8_000)
+      const count = await within(8_000, 'it ends', queue.deadLetters.requeueAll())
       subscription.unsubscribe()
       assert.equal(count, 250)
     }),
@@ -217,6 +203,6 @@ async function dead(bench: Bench, count: number) {
 }
 
 async function firstOf(queue: Queue<string>): Promise<string | undefined> {
-  const [first] = await listed(queue.peek({ limit: 1 }))
+  const [first] = await all(queue.peek({ limit: 1 }))
   return first?.payload
 }

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict'
 import type { Delivery } from '../../delivery.js'
 import type { Queue } from '../../queue.js'
 import type { Verb } from '../faulty-backend.js'
-import { assertDepth, bury, callsOf, nextNow, within } from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, bury, nextNow } from './steps.js'
+import { callsOf, soon, within } from './wait.js'
 
 /** Whatever is lost on the way, what was asked for happens once, and the answer is the first one. */
 export const lostReplies: Concern = {
@@ -14,9 +15,9 @@ export const lostReplies: Concern = {
         scenario('X33', `${change.name} happens once and is answered alike (${kind}, twice)`, async (bench) => {
           const check = await change.prepare(bench)
           bench.backend.inject({ verb: change.verb, kind, times: 2 })
-          const calls = callsOf(bench, change.verb)
-          await within(check(), 'it is answered')
-          assert.ok(callsOf(bench, change.verb) >= calls + 3, 'it was not asked for again')
+          const calls = callsOf(bench.backend, change.verb)
+          await soon('it is answered', check())
+          assert.ok(callsOf(bench.backend, change.verb) >= calls + 3, 'it was not asked for again')
         }),
       ),
     ),
@@ -29,7 +30,7 @@ export const lostReplies: Concern = {
       const delivery = await nextNow(queue)
       const fault = bench.backend.inject({ verb: 'settle', kind: 'hold-request' })
       const settled = delivery.requeue()
-      assert.equal(await within(settled, 'the repeat is answered', 5_000), 'settled')
+      assert.equal(await within(5_000, 'the repeat is answered', settled), 'settled')
       const again = await nextNow(queue)
       assert.equal(again.attempt, 2)
       fault.release()
@@ -197,7 +198,7 @@ async function silent(bench: Bench): Promise<void> {
     bench.backend.inject({ verb, kind: 'drop-reply', nth: 2 })
   }
   checks.push(() => goneMeanwhile(bench))
-  await within(Promise.all(checks.map((check) => check())), 'all are answered', 15_000)
+  await within(15_000, 'all are answered', Promise.all(checks.map((check) => check())))
 }
 
 /** A message that is stored, handled and purged before its producer hears of it does not come back by the repeat. */
@@ -208,7 +209,7 @@ async function goneMeanwhile(bench: Bench): Promise<void> {
   const peer = await bench.peer(queue)
   const fault = backend.inject({ verb: 'enqueue', kind: 'drop-reply' })
   const stored = queue.enqueue('a')
-  await within(fault.reached, 'it is stored')
+  await soon('it is stored', fault.reached)
   await (await nextNow(peer)).ack()
   await peer.purge()
   assert.equal((await stored).status, 'enqueued')

@@ -4,8 +4,9 @@ import { MessageCancelledError } from '../../errors.js'
 import { mergeMap } from '../../operators/merge-map.js'
 import { pipe } from '../../pipe.js'
 import { run } from '../../sinks/run.js'
-import { assertDepth, eventually, leaseOf, next, nextNow, pass, payloads, range, within } from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { aborted, assertDepth, next, nextNow, payloads } from './steps.js'
+import { pass, range, shortLeaseMs, soon, until } from './wait.js'
 
 /** A message that is cancelled is not delivered again, and everybody learns it. */
 export const messageCancel: Concern = {
@@ -38,10 +39,10 @@ export const messageCancel: Concern = {
         throw signal.reason
       }
       const running = run(pipe(queue.source({ until: 'idle' }), mergeMap(handler, 1)))
-      await eventually(async () => (await peer.stats()).claimed === 1, 'it runs')
+      await until('it runs', async () => (await peer.stats()).claimed === 1)
       assert.equal(await peer.cancel('a'), 'cancelling')
-      assert.deepEqual(await within(peer.outcome('a'), 'it ends'), { state: 'cancelled' })
-      await within(running, 'the run ends')
+      assert.deepEqual(await soon('it ends', peer.outcome('a')), { state: 'cancelled' })
+      await soon('the run ends', running)
       const [reason] = reasons
       assert.ok(reason instanceof MessageCancelledError)
       assert.deepEqual([reason.id, reason.name], ['a', 'AbortError'])
@@ -63,7 +64,7 @@ export const messageCancel: Concern = {
       const queue = await named(bench, ['a'])
       const delivery = await nextNow(queue)
       assert.equal(await queue.cancel('a'), 'cancelling')
-      await within(aborted(delivery.signal), 'the handler is told')
+      await soon('the handler is told', aborted(delivery.signal))
       assert.equal(await delivery.ack('done'), 'settled')
       assert.deepEqual(await queue.outcome('a'), { state: 'done', result: 'done' })
       await assertDepth(queue, { claimed: 0, ackedTotal: 1, cancelledTotal: 0 })
@@ -75,7 +76,7 @@ export const messageCancel: Concern = {
       bench.backend.inject({ verb: 'renew', kind: 'drop-request', times: Number.POSITIVE_INFINITY })
       await nextNow(queue)
       assert.equal(await peer.cancel('a'), 'cancelling')
-      assert.deepEqual(await within(peer.outcome('a'), 'the claim lapses'), { state: 'cancelled' })
+      assert.deepEqual(await soon('the claim lapses', peer.outcome('a')), { state: 'cancelled' })
       assert.equal(await peer.tryReceive(), undefined)
       await assertDepth(peer, { ready: 0, claimed: 0, dead: 0, cancelledTotal: 1 })
     }),
@@ -110,7 +111,7 @@ export const messageCancel: Concern = {
       const queue = await named(bench, ['a', 'b'])
       const [a, b] = [await nextNow(queue), await nextNow(queue)]
       await queue.cancel('a')
-      await within(aborted(a.signal), 'the one is told')
+      await soon('the one is told', aborted(a.signal))
       await pass(30)
       assert.equal(b.signal.aborted, false)
       assert.equal(await b.ack(), 'settled')
@@ -128,7 +129,7 @@ export const messageCancel: Concern = {
         const delivery = await wait
         if (delivery) {
           assert.equal(reply, 'cancelling')
-          await within(aborted(delivery.signal), 'the handler is told')
+          await soon('the handler is told', aborted(delivery.signal))
           assert.equal(await delivery.requeue(), 'settled')
         } else assert.equal(reply, 'cancelled')
         assert.deepEqual(await queue.outcome(id), { state: 'cancelled' })
@@ -156,12 +157,7 @@ export const messageCancel: Concern = {
 }
 
 async function named(bench: Bench, ids: readonly string[]) {
-  const queue = bench.queue({ leaseMs: leaseOf(bench.features, 300) })
+  const queue = bench.queue({ leaseMs: shortLeaseMs(bench.features, 300) })
   await queue.enqueueAll(ids.map((id) => ({ id, payload: id })))
   return queue
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve()
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
 }

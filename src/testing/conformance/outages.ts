@@ -4,20 +4,9 @@ import type { Backend, BackendOwner, Hint } from '../../driver.js'
 import { BackendError, BackendUnavailableError } from '../../errors.js'
 import type { Queue } from '../../queue.js'
 import type { FaultyBackend } from '../faulty-backend.js'
-import {
-  assertDepth,
-  eventually,
-  LATE_MS,
-  listed,
-  next,
-  nextNow,
-  pass,
-  range,
-  recorded,
-  throughout,
-  within,
-} from './deadlines.js'
 import { type Concern, scenario } from './kit.js'
+import { assertDepth, next, nextNow, recorded, throughout } from './steps.js'
+import { all, pass, SLACK_MS, soon, until, within } from './wait.js'
 
 /** The bound of a call that has none of its own, and a little. */
 const CALL_MS = 11_500
@@ -33,8 +22,8 @@ export const outages: Concern = {
         const queue = bench.queue()
         assert.equal(await queue.receive({ timeoutMs: 100 }), undefined)
         const recover = down(bench.backend)
-        await assert.rejects(within(queue.receive({ timeoutMs: 100 }), 'the wait ends'), BackendUnavailableError)
-        await assert.rejects(within(queue.take({ timeoutMs: 100 }), 'the wait ends'), BackendUnavailableError)
+        await assert.rejects(soon('the wait ends', queue.receive({ timeoutMs: 100 })), BackendUnavailableError)
+        await assert.rejects(soon('the wait ends', queue.take({ timeoutMs: 100 })), BackendUnavailableError)
         recover()
         assert.equal(await queue.receive({ timeoutMs: 100 }), undefined)
       },
@@ -47,7 +36,7 @@ export const outages: Concern = {
       await pass(30)
       const recover = down(bench.backend)
       await peer.enqueue('a')
-      await assert.rejects(within(wait, 'the wait ends'), BackendUnavailableError)
+      await assert.rejects(soon('the wait ends', wait), BackendUnavailableError)
       recover()
       assert.equal((await next(queue)).payload, 'a')
     }),
@@ -66,8 +55,8 @@ export const outages: Concern = {
           stats: queue.stats(),
           size: queue.size(),
           enqueue: queue.enqueue('b'),
-          peek: listed(queue.peek()),
-          deadLetters: listed(queue.deadLetters),
+          peek: all(queue.peek()),
+          deadLetters: all(queue.deadLetters),
           cancel: queue.cancel('a'),
           outcome: queue.outcome('a', { timeoutMs: 0 }),
           purge: queue.purge(),
@@ -75,7 +64,7 @@ export const outages: Concern = {
         }
         await Promise.all(
           Object.entries(calls).map(([name, call]) =>
-            assert.rejects(within(call, name, CALL_MS), BackendUnavailableError, name),
+            assert.rejects(within(CALL_MS, name, call), BackendUnavailableError, name),
           ),
         )
         recover()
@@ -93,11 +82,11 @@ export const outages: Concern = {
       await pass(20)
       const recover = down(bench.backend)
       await peer.enqueue('a')
-      await eventually(() => events.some(({ type }) => type === 'reconnecting'), 'the outage is told')
+      await until('the outage is told', () => events.some(({ type }) => type === 'reconnecting'))
       assert.deepEqual(seen, [])
       recover()
-      await eventually(() => seen.length === 1, 'the source goes on')
-      await eventually(() => events.some(({ type }) => type === 'reconnected'), 'the return is told')
+      await until('the source goes on', () => seen.length === 1)
+      await until('the return is told', () => events.some(({ type }) => type === 'reconnected'))
       assert.equal(events.filter(({ type }) => type === 'reconnecting').length, 1)
       subscription.unsubscribe()
     }),
@@ -113,7 +102,7 @@ export const outages: Concern = {
       })()
       await throughout(150, () => !ended, 'it waits')
       recover()
-      await within(collecting, 'it ends')
+      await soon('it ends', collecting)
       await assertDepth(queue, { ready: 0, ackedTotal: 1 })
     }),
 
@@ -147,7 +136,7 @@ export const outages: Concern = {
         await peer.enqueue('a')
         await pass(100)
         recover()
-        const delivery = await within(wait, 'the wait ends', 4_000)
+        const delivery = await within(4_000, 'the wait ends', wait)
         assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
       },
     ),
@@ -163,7 +152,7 @@ export const outages: Concern = {
         const wait = next(queue)
         await pass(150)
         recover()
-        assert.equal((await within(wait, 'the wait ends', 4_000)).payload, 'a')
+        assert.equal((await within(4_000, 'the wait ends', wait)).payload, 'a')
       },
     ),
 
@@ -174,7 +163,7 @@ export const outages: Concern = {
       const wait = assert.rejects(queue.receive({ signal: controller.signal }), { name: 'AbortError' })
       await pass(50)
       controller.abort()
-      await within(wait, 'the wait ends', LATE_MS)
+      await within(SLACK_MS, 'the wait ends', wait)
       recover()
       await queue.enqueue('a')
       const delivery = await nextNow(queue)
@@ -193,7 +182,7 @@ export const outages: Concern = {
       hints.mute(false)
       hints.tell({ kind: 'down', error: new BackendUnavailableError('gone') })
       hints.tell({ kind: 'up' })
-      assert.equal((await within(wait, 'the wait ends', 4_000)).payload, 'a')
+      assert.equal((await within(4_000, 'the wait ends', wait)).payload, 'a')
     }),
 
     scenario(
@@ -201,23 +190,25 @@ export const outages: Concern = {
       'whoever waits when a subscription is given up for good gets an error, or goes on without it',
       async (bench) => {
         const hints = hinted(bench.backend)
-        const [received, sourced, ended] = range(3).map(() => bench.queue({ backend: hints.backend })) as Trio
-        const peers = await Promise.all([received, sourced].map((queue) => bench.peer(queue)))
-        await ended.enqueue('a', { id: 'a' })
+        const queue = bench.queue({ backend: hints.backend })
+        const peer = await bench.peer(queue)
+        await queue.enqueue('held', { id: 'held' })
+        const held = await nextNow(peer)
         const waits = {
-          receive: received.receive().then((delivery) => delivery?.payload),
-          source: firstOf(sourced),
-          outcome: ended.outcome('a').then(({ state }) => (state === 'done' ? 'a' : state)),
+          receive: queue.receive().then((delivery) => delivery?.payload),
+          source: firstOf(queue),
+          outcome: queue.outcome('held').then(({ state }) => state),
         }
         const results = Object.entries(waits).map(async ([name, wait]) => [name, await wait.catch((error) => error)])
         await pass(20)
         const given = new BackendError('the watch was given up')
         hints.end(given)
         await pass(20)
-        for (const peer of peers) await peer.enqueue('a')
-        await (await nextNow(await bench.peer(ended))).ack()
-        for (const [name, result] of await within(Promise.all(results), 'somebody hangs', 4_000))
-          assert.ok(result === 'a' || result === given, `${name}: ${result}`)
+        await peer.enqueueAll([{ payload: 'new' }, { payload: 'new' }])
+        await held.ack()
+        const expected: unknown[] = ['new', 'done', given]
+        for (const [name, result] of await soon('somebody hangs', Promise.all(results)))
+          assert.ok(expected.includes(result), `${name}: ${result}`)
       },
     ),
 
@@ -234,7 +225,7 @@ export const outages: Concern = {
           const subscription = queue.source().subscribe({ error: () => {} })
           await pass(60)
           subscription.unsubscribe()
-          await within(queue.close({ graceMs: 0 }), 'the queue closes', 6_000)
+          await within(6_000, 'the queue closes', queue.close({ graceMs: 0 }))
           await pass(20)
           recover()
         } finally {
@@ -245,8 +236,6 @@ export const outages: Concern = {
     ),
   ],
 }
-
-type Trio = [Queue<string>, Queue<string>, Queue<string>]
 
 /** The first payload of a source, or its error. */
 function firstOf(queue: Queue<string>): Promise<string> {

@@ -3,20 +3,9 @@ import { PayloadError } from '../../errors.js'
 import { mergeMap } from '../../operators/merge-map.js'
 import { pipe } from '../../pipe.js'
 import { run } from '../../sinks/run.js'
-import {
-  assertDepth,
-  EARLY_MS,
-  eventually,
-  LATE_MS,
-  leaseOf,
-  nextNow,
-  pass,
-  range,
-  stopwatch,
-  throughout,
-  within,
-} from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, nextNow, stopwatch, throughout } from './steps.js'
+import { EARLY_MS, pass, range, SLACK_MS, shortLeaseMs, soon, until, within } from './wait.js'
 
 /** Whoever asks, from whichever process, learns how a message ended. */
 export const outcomes: Concern = {
@@ -27,7 +16,7 @@ export const outcomes: Concern = {
       const wait = peer.outcome('a')
       await pass(20)
       await delivery.ack({ total: 3, list: ['x', null] })
-      assert.deepEqual(await within(wait, 'the outcome'), { state: 'done', result: { total: 3, list: ['x', null] } })
+      assert.deepEqual(await soon('the outcome', wait), { state: 'done', result: { total: 3, list: ['x', null] } })
       assert.deepEqual(await queue.outcome('a'), { state: 'done', result: { total: 3, list: ['x', null] } })
     }),
 
@@ -35,7 +24,7 @@ export const outcomes: Concern = {
       const { peer, delivery } = await claimed(bench)
       const wait = peer.outcome('a')
       await delivery.deadLetter(new RangeError('too far'))
-      assert.deepEqual(await within(wait, 'the outcome'), { state: 'dead', reason: 'RangeError: too far' })
+      assert.deepEqual(await soon('the outcome', wait), { state: 'dead', reason: 'RangeError: too far' })
     }),
 
     scenario('N72', 'a producer learns that it was cancelled', async (bench) => {
@@ -44,14 +33,14 @@ export const outcomes: Concern = {
       await queue.enqueue('a', { id: 'a' })
       const wait = peer.outcome('a')
       await queue.cancel('a')
-      assert.deepEqual(await within(wait, 'the outcome'), { state: 'cancelled' })
+      assert.deepEqual(await soon('the outcome', wait), { state: 'cancelled' })
     }),
 
     scenario('N72', 'a producer learns that it expired', async (bench) => {
       const queue = bench.queue()
       const peer = await bench.peer(queue)
       await queue.enqueue('a', { id: 'a', ttlMs: 60 })
-      assert.deepEqual(await within(peer.outcome('a'), 'the outcome'), { state: 'expired' })
+      assert.deepEqual(await soon('the outcome', peer.outcome('a')), { state: 'expired' })
       assert.equal(await peer.tryReceive(), undefined)
       await assertDepth(peer, { ready: 0, expiredTotal: 1 })
     }),
@@ -61,13 +50,13 @@ export const outcomes: Concern = {
       await queue.enqueue('a', { id: 'a' })
       const clock = stopwatch()
       assert.deepEqual(await queue.outcome('a', { timeoutMs: 80 }), { state: 'pending' })
-      assert.ok(clock() >= 80 - EARLY_MS && clock() <= 80 + LATE_MS, `after ${clock()} ms`)
+      assert.ok(clock() >= 80 - EARLY_MS && clock() <= 80 + SLACK_MS, `after ${clock()} ms`)
       assert.deepEqual(await queue.outcome('a', { timeoutMs: 0 }), { state: 'pending' })
     }),
 
     scenario('N72', 'asking for what never was answers unknown at once', async (bench) => {
       const queue = bench.queue()
-      assert.deepEqual(await within(queue.outcome('nobody'), 'the outcome', LATE_MS), { state: 'unknown' })
+      assert.deepEqual(await within(SLACK_MS, 'the outcome', queue.outcome('nobody')), { state: 'unknown' })
     }),
 
     scenario('N72', 'past its retention an outcome is unknown, and the id is free again', async (bench) => {
@@ -76,7 +65,7 @@ export const outcomes: Concern = {
       await (await nextNow(queue)).ack('kept')
       assert.deepEqual(await queue.outcome('a'), { state: 'done', result: 'kept' })
       assert.equal((await queue.enqueue('too soon', { id: 'a' })).status, 'duplicate')
-      await eventually(async () => (await queue.outcome('a')).state === 'unknown', 'the retention ends')
+      await until('the retention ends', async () => (await queue.outcome('a')).state === 'unknown')
       assert.equal((await queue.enqueue('again', { id: 'a' })).status, 'enqueued')
       assert.equal((await nextNow(queue)).payload, 'again')
     }),
@@ -104,7 +93,7 @@ export const outcomes: Concern = {
       const waits = range(20).map((n) => (n % 2 ? queue : peer).outcome('a'))
       await pass(20)
       await delivery.ack(7)
-      for (const outcome of await within(Promise.all(waits), 'all are told'))
+      for (const outcome of await soon('all are told', Promise.all(waits)))
         assert.deepEqual(outcome, { state: 'done', result: 7 })
     }),
 
@@ -119,7 +108,7 @@ export const outcomes: Concern = {
       await (await nextNow(peer)).release()
       await throughout(40, () => !ended, 'it is still pending')
       await (await nextNow(peer)).ack('third time')
-      assert.deepEqual(await within(wait, 'the outcome'), { state: 'done', result: 'third time' })
+      assert.deepEqual(await soon('the outcome', wait), { state: 'done', result: 'third time' })
     }),
 
     scenario('X10', 'a wait that is cancelled rejects, and the next one is told', async (bench) => {
@@ -132,9 +121,9 @@ export const outcomes: Concern = {
       const wait = queue.outcome('a')
       await pass(10)
       controller.abort('enough')
-      await within(cancelled, 'the cancelled wait ends', LATE_MS)
+      await within(SLACK_MS, 'the cancelled wait ends', cancelled)
       await delivery.ack()
-      assert.equal((await within(wait, 'the other wait ends')).state, 'done')
+      assert.equal((await soon('the other wait ends', wait)).state, 'done')
     }),
 
     scenario('X10', 'a wait for a message that is purged does not hang', async (bench) => {
@@ -143,7 +132,7 @@ export const outcomes: Concern = {
       const wait = queue.outcome('a')
       await pass(20)
       await queue.purge()
-      assert.deepEqual(await within(wait, 'the wait ends'), { state: 'unknown' })
+      assert.deepEqual(await soon('the wait ends', wait), { state: 'unknown' })
     }),
 
     scenario('X10', 'a wait for a message that is dropped for want of room does not hang', async (bench) => {
@@ -152,7 +141,7 @@ export const outcomes: Concern = {
       const wait = queue.outcome('a')
       await pass(20)
       await queue.enqueue('b')
-      assert.deepEqual(await within(wait, 'the wait ends'), { state: 'unknown' })
+      assert.deepEqual(await soon('the wait ends', wait), { state: 'unknown' })
     }),
 
     scenario('X11', 'an ack without a result is done without one', async (bench) => {
@@ -222,7 +211,7 @@ export const outcomes: Concern = {
 
 /** A message 'a' that is claimed in one process, and another process that may ask for it. */
 async function claimed(bench: Bench) {
-  const queue = bench.queue({ leaseMs: leaseOf(bench.features, 2_000) })
+  const queue = bench.queue({ leaseMs: shortLeaseMs(bench.features, 2_000) })
   const peer = await bench.peer(queue)
   await queue.enqueue('a', { id: 'a' })
   return { queue, peer, delivery: await nextNow(queue) }

@@ -5,19 +5,9 @@ import { process as settling } from '../../operators/process.js'
 import { pipe } from '../../pipe.js'
 import { collect } from '../../sinks/collect.js'
 import type { FaultyBackend } from '../faulty-backend.js'
-import {
-  assertDepth,
-  eventually,
-  leaseOf,
-  next,
-  nextNow,
-  pass,
-  recorded,
-  stopwatch,
-  throughout,
-  within,
-} from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { aborted, assertDepth, next, nextNow, recorded, stopwatch, throughout } from './steps.js'
+import { pass, shortLeaseMs, soon, until, within } from './wait.js'
 
 /** Cut off for less than a lease nothing is lost; for more, everything is, and everybody knows it. */
 export const networkPartitions: Concern = {
@@ -39,10 +29,10 @@ export const networkPartitions: Concern = {
         const request = bench.backend.inject({ verb: 'claim', kind: 'drop-request' })
         const reply = bench.backend.inject({ verb: 'claim', kind: 'drop-reply', nth: 2 })
         await parkedPeer.enqueueAll([{ payload: 'a' }, { payload: 'b' }])
-        await within(request.reached, 'the parked one claims')
+        await soon('the parked one claims', request.reached)
         const second = next(starting)
-        await within(reply.reached, 'the other claims')
-        for (const delivery of await within(Promise.all([first, second]), 'both waits end'))
+        await soon('the other claims', reply.reached)
+        for (const delivery of await soon('both waits end', Promise.all([first, second])))
           assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
         for (const peer of [parkedPeer, startingPeer]) await assertDepth(peer, { ready: 1, claimed: 1 })
       },
@@ -53,31 +43,31 @@ export const networkPartitions: Concern = {
         'N81',
         `a partition longer than the lease loses the claim, and its holder knows first (${kind})`,
         async (bench) => {
-          const leaseMs = leaseOf(bench.features, 200)
+          const leaseMs = shortLeaseMs(bench.features, 200)
           const queue = bench.queue({ leaseMs })
           const peer = await bench.peer(queue)
           await queue.enqueue('a')
           const source = queue.source()
           const events = recorded(source)
           const lost = noticed()
-          const { value: first } = await within(source[Symbol.asyncIterator]().next(), 'a delivery')
+          const { value: first } = await soon('a delivery', source[Symbol.asyncIterator]().next())
           assert.ok(first)
           lost.watch(first.signal)
           const clock = stopwatch()
           const heal = cut(bench.backend, kind, kind === 'drop-reply' ? 'settle' : '*')
           const failing = kind === 'drop-reply' ? cut(bench.backend, 'drop-request', 'renew') : () => {}
-          const second = await within(next(peer), 'the message goes elsewhere')
+          const second = await soon('the message goes elsewhere', next(peer))
           assert.ok(clock() >= leaseMs * 0.6, `it went after ${clock()} ms of a lease of ${leaseMs}`)
           assert.deepEqual([second.payload, second.attempt, second.deliveryCount], ['a', 2, 2])
           assert.ok(second.fence > first.fence, 'the fence did not rise')
           assert.ok(first.signal.aborted, 'its first holder does not know')
           assert.ok(first.signal.reason instanceof LeaseLostError)
           assert.equal(first.settled, true)
-          await eventually(() => lost.told, 'the handler is told')
-          await eventually(() => events.some(({ type }) => /lease-(expired|lost)/.test(type)), 'the loss is told')
+          await until('the handler is told', () => lost.told)
+          await until('the loss is told', () => events.some(({ type }) => /lease-(expired|lost)/.test(type)))
           heal()
           failing()
-          assert.equal(await within(first.ack(), 'the late ack is answered'), 'stale')
+          assert.equal(await soon('the late ack is answered', first.ack()), 'stale')
           assert.equal(await second.ack(), 'settled')
           await assertDepth(peer, { ready: 0, claimed: 0, dead: 0, ackedTotal: 1 })
           void source.stop({ graceMs: 0 })
@@ -90,14 +80,14 @@ export const networkPartitions: Concern = {
       cut(bench.backend, 'drop-request')
       await pass(leaseMs * 1.2)
       const calls = bench.backend.calls.length
-      assert.equal(await within(delivery.ack(), 'it is answered', 500), 'stale')
+      assert.equal(await within(500, 'it is answered', delivery.ack()), 'stale')
       assert.equal(await delivery.requeue(), 'stale')
       assert.ok(!bench.backend.calls.slice(calls).includes('settle'), 'a settlement was sent')
       assert.equal((await next(peer)).attempt, 2)
     }),
 
     scenario('N81', 'a pipeline reports what it lost, and takes on what comes after the partition', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 150)
+      const leaseMs = shortLeaseMs(bench.features, 150)
       const queue = bench.queue({ leaseMs })
       const peer = await bench.peer(queue)
       await queue.enqueue('a')
@@ -110,7 +100,7 @@ export const networkPartitions: Concern = {
       const running = collect(flow, { signal: controller.signal, graceMs: 0 }).then((ends) => {
         outcomes.push(...ends.map(({ outcome, delivery }) => `${delivery.payload} ${outcome}`))
       })
-      await eventually(async () => (await peer.stats()).claimed === 1, 'it is claimed')
+      await until('it is claimed', async () => (await peer.stats()).claimed === 1)
       const heal = cut(bench.backend, 'drop-request', 'renew')
       const unreachable = bench.backend.inject({ verb: 'claim', kind: 'fail-request', times: Number.POSITIVE_INFINITY })
       const again = await next(peer)
@@ -118,9 +108,9 @@ export const networkPartitions: Concern = {
       unreachable.remove()
       await again.ack()
       await peer.enqueue('b')
-      await eventually(async () => (await peer.stats()).ackedTotal === 2, 'the pipeline goes on')
+      await until('the pipeline goes on', async () => (await peer.stats()).ackedTotal === 2)
       controller.abort()
-      await within(running, 'it ends')
+      await soon('it ends', running)
       assert.deepEqual(outcomes, ['a lost', 'b acked'])
     }),
   ],
@@ -144,9 +134,9 @@ async function keepsSettlement(bench: Bench): Promise<void> {
   const { delivery, peer } = await claimed(bench, 10_000, backend)
   const heal = cut(backend, 'drop-reply')
   const settled = delivery.ack()
-  await eventually(async () => (await peer.stats()).ackedTotal === 1, 'it is applied')
+  await until('it is applied', async () => (await peer.stats()).ackedTotal === 1)
   heal()
-  assert.equal(await within(settled, 'it is confirmed', 5_000), 'settled')
+  assert.equal(await within(5_000, 'it is confirmed', settled), 'settled')
   await assertDepth(peer, { ackedTotal: 1, claimed: 0 })
 }
 
@@ -162,7 +152,7 @@ function cut(
 
 /** One message, claimed by a process that the network can be cut off from, and a process that it cannot. */
 async function claimed(bench: Bench, lease: number, backend = bench.backend) {
-  const leaseMs = leaseOf(bench.features, lease)
+  const leaseMs = shortLeaseMs(bench.features, lease)
   const queue = bench.queue({ leaseMs, backend })
   const peer = await bench.peer(queue)
   await queue.enqueue('a')
@@ -181,9 +171,4 @@ function noticed() {
       return told
     },
   }
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve()
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
 }

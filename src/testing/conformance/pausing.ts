@@ -2,19 +2,9 @@ import assert from 'node:assert/strict'
 import { mergeMap } from '../../operators/merge-map.js'
 import { pipe } from '../../pipe.js'
 import { run } from '../../sinks/run.js'
-import {
-  assertDepth,
-  eventually,
-  leaseOf,
-  next,
-  nextNow,
-  pass,
-  payloads,
-  range,
-  throughout,
-  within,
-} from './deadlines.js'
 import { type Concern, scenario } from './kit.js'
+import { assertDepth, next, nextNow, payloads, throughout } from './steps.js'
+import { pass, range, shortLeaseMs, soon, until, within } from './wait.js'
 
 /** A paused queue gives nothing to anybody, and takes everything. */
 export const pausing: Concern = {
@@ -57,7 +47,7 @@ export const pausing: Concern = {
     }),
 
     scenario('N69', 'a claim that is held when the queue is paused is renewed', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 100)
+      const leaseMs = shortLeaseMs(bench.features, 100)
       const queue = bench.queue({ leaseMs })
       await queue.enqueue('a')
       const held = await nextNow(queue)
@@ -83,7 +73,7 @@ export const pausing: Concern = {
         await peer.enqueue('a')
         await throughout(120, () => !received, 'the waiter waits')
         await peer.resume()
-        const delivery = await within(wait, 'the waiter is woken', bench.features.exactHints ? 1_000 : 5_000)
+        const delivery = await within(bench.features.exactHints ? 1_000 : 5_000, 'the waiter is woken', wait)
         assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], ['a', 1, 1])
       },
     ),
@@ -96,7 +86,7 @@ export const pausing: Concern = {
       const waits = range(6).map((n) => next(n % 2 ? queue : peer))
       await pass(20)
       await queue.resume()
-      const deliveries = await within(Promise.all(waits), 'all are woken')
+      const deliveries = await soon('all are woken', Promise.all(waits))
       assert.equal(new Set(deliveries.map(({ id }) => id)).size, 6)
     }),
 
@@ -144,13 +134,13 @@ export const pausing: Concern = {
         if (payload === 10) await peer.pause()
       }
       const running = run(pipe(queue.source({ until: 'idle' }), mergeMap(handler, 1)))
-      await eventually(async () => (await peer.stats()).paused, 'the pause is there')
-      await eventually(async () => (await peer.stats()).claimed === 0, 'nothing is in flight')
+      await until('the pause is there', async () => (await peer.stats()).paused)
+      await until('nothing is in flight', async () => (await peer.stats()).claimed === 0)
       const stoppedAt = seen.length
       assert.ok(stoppedAt <= 12, `${stoppedAt} were handled`)
       await throughout(80, () => seen.length === stoppedAt, 'the run waits')
       await peer.resume()
-      await within(running, 'the run goes on')
+      await soon('the run goes on', running)
       assert.deepEqual(seen, range(50))
     }),
 
@@ -170,22 +160,22 @@ export const pausing: Concern = {
       })
       await throughout(80, () => !ended, 'the run waits')
       await queue.resume()
-      await within(running, 'the run ends')
+      await soon('the run ends', running)
       assert.deepEqual(seen, ['a'])
     }),
 
     scenario('X8', 'a claim that lapses during a pause comes back after it', async (bench) => {
-      const leaseMs = leaseOf(bench.features, 60)
+      const leaseMs = shortLeaseMs(bench.features, 60)
       const queue = bench.queue({ leaseMs })
       const peer = await bench.peer(queue)
       await queue.enqueue('a')
       bench.backend.inject({ verb: 'renew', kind: 'drop-request', times: Number.POSITIVE_INFINITY })
       await nextNow(queue)
       await queue.pause()
-      await eventually(async () => {
+      await until('the claim lapses', async () => {
         assert.equal(await peer.tryReceive(), undefined)
         return (await peer.stats()).ready === 1
-      }, 'the claim lapses')
+      })
       await peer.resume()
       assert.equal((await next(peer)).attempt, 2)
     }),

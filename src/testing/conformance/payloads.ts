@@ -2,20 +2,9 @@ import assert from 'node:assert/strict'
 import { bytes, type Codec, json } from '../../codec.js'
 import { PayloadError, SchemaError, type SchemaIssue } from '../../errors.js'
 import type { Queue, QueueOptions } from '../../queue.js'
-import {
-  assertDepth,
-  callsOf,
-  drained,
-  eventually,
-  listed,
-  nextNow,
-  pass,
-  payloads as payloadsOf,
-  range,
-  recorded,
-  within,
-} from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, drained, nextNow, payloads as payloadsOf, recorded } from './steps.js'
+import { all, callsOf, pass, range, soon, until, within } from './wait.js'
 
 /** What goes in comes out byte for byte, and what cannot come out stops nothing. */
 export const payloads: Concern = {
@@ -34,7 +23,7 @@ export const payloads: Concern = {
           await delivery.ack()
           break
         }
-        const [letter] = await listed(queue.deadLetters)
+        const [letter] = await all(queue.deadLetters)
         assert.equal(letter?.payload, undefined)
         assert.deepEqual([...(letter?.bytes ?? [])], [...poison])
         assert.match(letter?.reason ?? '', /decode/i)
@@ -48,9 +37,9 @@ export const payloads: Concern = {
       'a queue of nothing but poison is empty to a receiver, who neither spins nor hangs',
       async (bench) => {
         const { queue } = await poisoned(bench, 5)
-        assert.equal(await within(queue.receive({ timeoutMs: 100 }), 'the wait ends', 5_000), undefined)
-        await eventually(async () => (await queue.stats()).dead === 5, 'all are dead letters')
-        const claims = callsOf(bench, 'claim')
+        assert.equal(await within(5_000, 'the wait ends', queue.receive({ timeoutMs: 100 })), undefined)
+        await until('all are dead letters', async () => (await queue.stats()).dead === 5)
+        const claims = callsOf(bench.backend, 'claim')
         assert.ok(claims <= 12, `${claims} claims for 5 messages`)
         assert.equal(await queue.tryReceive(), undefined)
         await assertDepth(queue, { ready: 0, claimed: 0, dead: 5 })
@@ -60,7 +49,7 @@ export const payloads: Concern = {
     scenario('N73', 'poison is stepped over by a try, which gets what is behind it', async (bench) => {
       const { queue } = await poisoned(bench, 3)
       await queue.enqueue('good')
-      const delivery = await within(queue.receive({ timeoutMs: 5_000 }), 'the wait ends')
+      const delivery = await soon('the wait ends', queue.receive({ timeoutMs: 5_000 }))
       assert.equal(delivery?.payload, 'good')
     }),
 
@@ -79,17 +68,17 @@ export const payloads: Concern = {
       const queue = bench.queue({ schema: schema(verdict) })
       await assert.rejects(queue.enqueue('bad'), SchemaError)
       await assert.rejects(queue.enqueueAll([{ payload: 'good' }, { payload: 'bad' }]), SchemaError)
-      assert.equal(callsOf(bench, 'enqueue'), 0)
+      assert.equal(callsOf(bench.backend, 'enqueue'), 0)
       await assertDepth(queue, { enqueuedTotal: 0 })
     }),
 
     scenario('N73', 'a poisoned message is dead once, after a requeue too', async (bench) => {
       const { queue } = await poisoned(bench)
       assert.equal(await queue.tryReceive(), undefined)
-      await eventually(async () => (await queue.stats()).dead === 1, 'it is dead')
+      await until('it is dead', async () => (await queue.stats()).dead === 1)
       assert.equal(await queue.deadLetters.requeueAll(), 1)
       assert.equal(await queue.tryReceive(), undefined)
-      await eventually(async () => (await queue.stats()).dead === 1, 'it is dead again')
+      await until('it is dead again', async () => (await queue.stats()).dead === 1)
       await assertDepth(queue, { ready: 0, claimed: 0, dead: 1 })
     }),
 
@@ -131,9 +120,9 @@ export const payloads: Concern = {
       const queue = bench.queue<Uint8Array>({ codec: bytes() })
       const values = byteStrings()
       await queue.enqueueAll(values.map((payload) => ({ payload })))
-      const shown = await listed(queue.peek())
+      const shown = await all(queue.peek())
       for (const _ of values) await (await nextNow(queue)).deadLetter('look')
-      const dead = await listed(queue.deadLetters)
+      const dead = await all(queue.deadLetters)
       for (const [index, value] of values.entries()) {
         for (const item of [shown[index], dead[index]]) {
           assert.deepEqual([...(item?.bytes ?? [])], [...value])
@@ -189,12 +178,12 @@ export const payloads: Concern = {
       const key = 'customer/ü🐟 7'
       const headers = oddHeaders()
       await queue.enqueue('a', { id: 'a', key, headers })
-      const [shown] = await listed(queue.peek())
+      const [shown] = await all(queue.peek())
       const first = await nextNow(queue)
       await first.requeue()
       const second = await nextNow(queue)
       await second.deadLetter('look')
-      const [dead] = await listed(queue.deadLetters)
+      const [dead] = await all(queue.deadLetters)
       await queue.deadLetters.requeue('a')
       const third = await nextNow(queue)
       for (const each of [shown, first, second, dead, third]) {
@@ -241,11 +230,11 @@ async function refusedBySchema(bench: Bench, check: (value: unknown) => Verdict 
   const writer = bench.queue()
   await writer.enqueueAll([{ payload: 'bad', id: 'bad' }, { payload: 'good' }])
   const queue = await twin(bench, writer, { schema: schema(check) })
-  const delivery = await within(queue.receive({ timeoutMs: 5_000 }), 'the wait ends')
+  const delivery = await soon('the wait ends', queue.receive({ timeoutMs: 5_000 }))
   assert.equal(delivery?.payload, 'good')
   await delivery.ack()
-  await eventually(async () => (await queue.stats()).dead === 1, 'the other is dead')
-  const [letter] = await listed(queue.deadLetters)
+  await until('the other is dead', async () => (await queue.stats()).dead === 1)
+  const [letter] = await all(queue.deadLetters)
   assert.equal(letter?.id, 'bad')
   assert.match(letter.reason, /must be good/)
   assert.equal(Buffer.from(letter.bytes).toString(), '"bad"')

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { InvalidOptionError } from '../../errors.js'
 import type { Queue } from '../../queue.js'
-import { assertDepth, drained, leaseOf, next, nextNow, pass, payloads, range, seeded, stopwatch } from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, drained, next, nextNow, payloads, stopwatch } from './steps.js'
+import { pass, range, seeded, shortLeaseMs } from './wait.js'
 
 /** Lower numbers first, arrival within one, and waiting counts where ageing says so. */
 export const priorities: Concern = {
@@ -192,7 +193,7 @@ export const priorities: Concern = {
 
 /** 'first' (3) and 'last' (7) are queued. */
 async function withOneOfEach(bench: Bench) {
-  const queue = bench.queue({ leaseMs: leaseOf(bench.features, 100) })
+  const queue = bench.queue({ leaseMs: shortLeaseMs(bench.features, 100) })
   await queue.enqueueAll([
     { payload: 'last', priority: 7 },
     { payload: 'first', priority: 3 },

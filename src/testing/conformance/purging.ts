@@ -3,20 +3,9 @@ import { LeaseLostError } from '../../errors.js'
 import { mergeMap } from '../../operators/merge-map.js'
 import { pipe } from '../../pipe.js'
 import { run } from '../../sinks/run.js'
-import {
-  assertDepth,
-  bury,
-  enqueueMany,
-  eventually,
-  leaseOf,
-  listed,
-  next,
-  nextNow,
-  pass,
-  payloads,
-  range,
-} from './deadlines.js'
 import { type Bench, type Concern, scenario } from './kit.js'
+import { assertDepth, bury, enqueueMany, next, nextNow, payloads } from './steps.js'
+import { all, pass, range, shortLeaseMs, until } from './wait.js'
 
 /** A purge drops what it names, counts it, and leaves the rest alone. */
 export const purging: Concern = {
@@ -43,12 +32,12 @@ export const purging: Concern = {
     ),
 
     scenario('N76', 'the handler of a purged message is told that its claim is lost', async (bench) => {
-      const queue = bench.queue({ leaseMs: leaseOf(bench.features, 100) })
+      const queue = bench.queue({ leaseMs: shortLeaseMs(bench.features, 100) })
       await queue.enqueue('a')
       const delivery = await nextNow(queue)
       const { signal } = delivery
       assert.equal(await queue.purge({ state: 'claimed' }), 1)
-      await eventually(() => signal.aborted, 'the handler is told')
+      await until('the handler is told', () => signal.aborted)
       assert.ok(signal.reason instanceof LeaseLostError)
       assert.equal(await delivery.requeue(), 'stale')
       await assertDepth(queue, { ready: 0, claimed: 0, purgedTotal: 1 })
@@ -127,7 +116,7 @@ export const purging: Concern = {
           }, 5),
         ),
       )
-      await eventually(() => handled > 10, 'some are handled')
+      await until('some are handled', () => handled > 10)
       const purged = await peer.purge()
       await running
       assert.ok(purged > 0, 'the purge came too late to say anything')
@@ -157,7 +146,7 @@ export const purging: Concern = {
           const held = await nextNow(queue)
           assert.equal(await queue.purge({ state: ['ready', 'delayed', 'claimed'] }), 4)
           assert.equal(await held.ack(), 'stale')
-          assert.deepEqual(await listed(queue.peek()), [])
+          assert.deepEqual(await all(queue.peek()), [])
         }
         await assertDepth(queue, { ready: 0, delayed: 0, claimed: 0, purgedTotal: 12 })
       },

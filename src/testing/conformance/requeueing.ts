@@ -1,5 +1,5 @@
 /**
- * Coming back, and coming back too often: N35 to N39.
+ * Giving back, and giving up after too many attempts: N35 to N39.
  */
 import assert from 'node:assert/strict'
 import type { Delivery } from '../../delivery.js'
@@ -7,240 +7,270 @@ import { mergeMap } from '../../operators/merge-map.js'
 import { retryLater } from '../../operators/retry-later.js'
 import { pipe } from '../../pipe.js'
 import type { Queue } from '../../queue.js'
-import { run } from '../../sinks/run.js'
 import { doomed } from './doomed.js'
-import { type Bench, type Concern, type Scenario, scenario } from './kit.js'
-import { all, EARLY_MS, now, range, receive, SLACK_MS, shortLeaseMs, soon, statsAre } from './wait.js'
+import { type Bench, type Concern, scenario } from './kit.js'
+import {
+  all,
+  drainPayloads,
+  EARLY_MS,
+  now,
+  pass,
+  range,
+  receive,
+  SLACK_MS,
+  shortLeaseMs,
+  soon,
+  statsAre,
+  until,
+} from './wait.js'
 
-function counts({ payload, attempt, deliveryCount }: Delivery<string>): readonly unknown[] {
-  return [payload, attempt, deliveryCount]
-}
-
-async function oldPlace(bench: Bench): Promise<void> {
+/** Gives the first of three back, and looks that it comes first again, with this attempt. */
+async function returnsToItsPlace(
+  bench: Bench,
+  giveBack: (delivery: Delivery<string>) => Promise<unknown>,
+  attempt: number,
+): Promise<void> {
   const queue = bench.queue()
   const peer = await bench.peer(queue)
-  await queue.enqueueAll([{ payload: 'first' }, { payload: 'second' }])
-  assert.equal(await (await receive(queue)).requeue({ reason: 'not now' }), 'settled')
-  const again = await receive(peer)
-  assert.deepEqual(counts(again), ['first', 2, 2])
-  assert.deepEqual(counts(await receive(queue)), ['second', 1, 1])
-  await statsAre(queue, { claimed: 2, enqueuedTotal: 2 })
+  await queue.enqueueAll([{ payload: 'first' }, { payload: 'second' }, { payload: 'third' }])
+  const first = await receive(queue)
+  const second = await receive(queue)
+  assert.equal(await giveBack(second), 'settled')
+  assert.equal(await giveBack(first), 'settled')
+  await queue.enqueue('fourth')
+  for (const payload of ['first', 'second']) {
+    const delivery = await receive(peer)
+    assert.deepEqual([delivery.payload, delivery.attempt, delivery.deliveryCount], [payload, attempt, 2])
+    assert.equal(await delivery.ack(), 'settled')
+  }
+  assert.deepEqual(await drainPayloads(queue), ['third', 'fourth'])
 }
 
-/** Whatever is put back in whatever order, all of it comes again in the first order. */
-async function oldPlaces(bench: Bench): Promise<void> {
-  const queue = bench.queue()
-  await queue.enqueueAll(range(6).map((n) => ({ payload: `${n}`, priority: n < 3 ? 0 : 5 })))
-  const held: Delivery<string>[] = []
-  for (const _ of range(5)) held.push(await receive(queue))
-  for (const index of [3, 0, 4, 2, 1]) await held[index]?.requeue(index === 2 ? { countAttempt: false } : {})
-  const again: Delivery<string>[] = []
-  for (const _ of range(6)) again.push(await receive(queue))
-  assert.deepEqual(again.map(counts), [
-    ['0', 2, 2],
-    ['1', 2, 2],
-    ['2', 1, 2],
-    ['3', 2, 2],
-    ['4', 2, 2],
-    ['5', 1, 1],
-  ])
-}
-
-async function comesAtItsTime(bench: Bench): Promise<void> {
-  const queue = bench.queue()
-  await queue.enqueue('a')
-  const delivery = await receive(queue)
-  const asked = now()
-  assert.equal(await delivery.requeue({ delayMs: 150 }), 'settled')
-  assert.equal(await queue.tryReceive(), undefined)
-  await statsAre(queue, { delayed: 1 })
-  const again = await receive(queue)
-  const waited = now() - asked
-  assert.ok(waited >= 150 - EARLY_MS, `it came after ${waited} ms`)
-  assert.ok(waited < 150 + SLACK_MS, `it came after ${waited} ms`)
-  assert.deepEqual(counts(again), ['a', 2, 2])
-}
-
-/** What was delayed arrives anew when its time is up: after what was ready by then, within its priority. */
-async function arrivesAnew(bench: Bench): Promise<void> {
-  const queue = bench.queue()
-  await queue.enqueueAll([
-    { payload: 'urgent', priority: 1 },
-    { payload: 'long', priority: 3 },
-    { payload: 'short', priority: 3 },
-  ])
-  const held = [await receive(queue), await receive(queue), await receive(queue)]
-  const delays = [60, 120, 60]
-  for (const index of range(3)) await held[index]?.requeue({ delayMs: delays[index] ?? 0 })
-  await queue.enqueueAll([
-    { payload: 'ready', priority: 3 },
-    { payload: 'last', priority: 4 },
-  ])
-  await soon('all are ready', ready(queue, 5))
-  const again: Delivery<string>[] = []
-  for (const _ of range(5)) again.push(await receive(queue))
-  assert.deepEqual(again.map(counts), [
-    ['urgent', 2, 2],
-    ['ready', 1, 1],
-    ['short', 2, 2],
-    ['long', 2, 2],
-    ['last', 1, 1],
-  ])
-}
-
-/** What is due becomes ready also where nobody claims: `stats` may only tell it late, so a paused claim promotes. */
-async function ready(queue: Queue<string>, wanted: number): Promise<void> {
-  await queue.pause()
-  while ((await queue.stats()).ready < wanted) await queue.receive({ timeoutMs: 5 })
-  await queue.resume()
-}
-
-async function uncountedStays(bench: Bench): Promise<void> {
-  const queue = bench.queue()
-  await queue.enqueue('a')
-  assert.equal(await (await receive(queue)).requeue({ delayMs: 30, countAttempt: false }), 'settled')
-  assert.deepEqual(counts(await receive(queue)), ['a', 1, 2])
-}
-
-async function nowMeansNow(bench: Bench): Promise<void> {
-  const queue = bench.queue()
-  await queue.enqueueAll([{ payload: 'first' }, { payload: 'second' }])
-  for (const [index, delayMs] of [0, -5, -60_000].entries()) {
-    assert.equal(await (await receive(queue)).requeue({ delayMs }), 'settled')
-    assert.deepEqual(await all(queue.peek({ state: 'delayed' })), [])
-    const [head] = await all(queue.peek({ state: 'ready', limit: 1 }))
-    assert.deepEqual([head?.payload, head?.attempt], ['first', index + 2])
+async function lapsesToItsPlace(bench: Bench): Promise<void> {
+  const leaseMs = shortLeaseMs(bench.features)
+  const queue = bench.queue({ leaseMs })
+  const { queue: dying, kill } = await doomed(bench, queue, { leaseMs })
+  await queue.enqueueAll([{ payload: 'first' }, { payload: 'second' }, { payload: 'third' }])
+  await receive(dying)
+  kill()
+  await until('the lapse', async () => (await queue.stats()).ready === 3)
+  for (const [payload, attempt] of [
+    ['first', 2],
+    ['second', 1],
+    ['third', 1],
+  ]) {
+    const delivery = await receive(queue)
+    assert.deepEqual([delivery.payload, delivery.attempt], [payload, attempt])
   }
 }
 
-/** When the handler ran, and what it was told. */
-interface Try {
-  readonly at: number
-  readonly attempt: number
+async function staysWithinItsPriority(bench: Bench): Promise<void> {
+  const queue = bench.queue()
+  await queue.enqueueAll([
+    { payload: 'low', priority: 9 },
+    { payload: 'high', priority: 1 },
+  ])
+  const high = await receive(queue)
+  assert.equal(await high.requeue(), 'settled')
+  assert.deepEqual(await drainPayloads(queue), ['high', 'low'])
 }
 
-async function failsAlways(bench: Bench, maxDeliveries: number): Promise<Try[]> {
-  const queue = bench.queue({ maxDeliveries })
-  await queue.enqueue('hopeless', { id: 'hopeless' })
-  const tries: Try[] = []
-  const handler = ({ attempt }: Delivery<string>) => {
-    tries.push({ at: now(), attempt })
-    throw new Error(`try ${attempt}`)
+/** A is given back with a delay; B is ready all the time; C comes after A is due. */
+async function delayedReturn(bench: Bench, countAttempt: boolean): Promise<void> {
+  const queue = bench.queue()
+  await queue.enqueueAll([{ payload: 'A' }, { payload: 'B' }])
+  const a = await receive(queue)
+  const startedAt = now()
+  assert.equal(await a.requeue({ delayMs: 200, countAttempt, reason: 'later' }), 'settled')
+  const b = await receive(queue)
+  assert.equal(b.payload, 'B')
+  if (now() - startedAt < 150) {
+    await statsAre(queue, { delayed: 1, claimed: 1 })
+    assert.equal(await queue.tryReceive(), undefined)
   }
-  const flow = pipe(
-    queue.source({ until: 'idle' }),
-    retryLater({ baseMs: 30, factor: 2, jitter: 0 }),
-    mergeMap(handler, 3),
-  )
-  const summary = await soon('the last try', run(flow))
-  assert.deepEqual([summary.requeued, summary.deadLettered, summary.acked], [maxDeliveries - 1, 1, 0])
-  await statsAre(queue, { dead: 1, enqueuedTotal: 1 })
-  const [letter] = await all(queue.deadLetters)
-  const reasons = range(maxDeliveries, 1).map((attempt) => `Error: try ${attempt}`)
-  assert.deepEqual([letter?.attempts, letter?.deliveryCount], [maxDeliveries, maxDeliveries])
-  assert.deepEqual([letter?.reason, letter?.errors], [reasons.at(-1), reasons])
-  assert.equal((await queue.outcome('hopeless')).state, 'dead')
-  return tries
+  const [again, elapsed] = await queue
+    .receive({ timeoutMs: 10_000 })
+    .then((delivery) => [delivery, now() - startedAt] as const)
+  assert.deepEqual([again?.payload, again?.attempt, again?.deliveryCount], ['A', countAttempt ? 2 : 1, 2])
+  assert.ok(elapsed >= 200 - EARLY_MS, `too early: after ${elapsed} ms`)
+  assert.ok(elapsed < 200 + SLACK_MS, `too late: after ${elapsed} ms`)
+}
+
+/** It takes the place of one that arrives when the delay is over, however late anybody looks. */
+async function placeAfterDelay(bench: Bench): Promise<void> {
+  const queue = bench.queue()
+  await queue.enqueue('A')
+  const a = await receive(queue)
+  await queue.enqueue('B')
+  assert.equal(await a.requeue({ delayMs: 60 }), 'settled')
+  await pass(150)
+  await queue.enqueue('C')
+  assert.deepEqual(await drainPayloads(queue), ['B', 'A', 'C'])
+}
+
+async function zeroAndLess(bench: Bench): Promise<void> {
+  const queue = bench.queue()
+  await queue.enqueueAll([{ payload: 'A' }, { payload: 'B' }])
+  for (const delayMs of [0, -1, -1e9]) {
+    const delivery = await receive(queue)
+    assert.equal(delivery.payload, 'A')
+    assert.equal(await delivery.requeue({ delayMs, countAttempt: false }), 'settled')
+    await statsAre(queue, { ready: 2 })
+  }
 }
 
 async function hotLoop(bench: Bench): Promise<void> {
-  const tries = await failsAlways(bench, 4)
-  assert.deepEqual(
-    tries.map(({ attempt }) => attempt),
-    [1, 2, 3, 4],
-  )
-  for (const index of range(3)) {
-    const waited = (tries[index + 1]?.at ?? 0) - (tries[index]?.at ?? 0)
-    assert.ok(waited >= 30 * 2 ** index - EARLY_MS, `try ${index + 2} came ${waited} ms after the one before`)
+  const queue = bench.queue({ maxDeliveries: 4 })
+  await queue.enqueue('always fails', { id: 'x' })
+  const triedAt: number[] = []
+  const source = queue.source()
+  pipe(
+    source,
+    retryLater({ baseMs: 40, factor: 2, jitter: 0 }),
+    mergeMap((delivery: Delivery<string>) => {
+      triedAt.push(now())
+      throw new Error(`try ${delivery.attempt}`)
+    }, 2),
+  ).subscribe()
+  assert.deepEqual(await soon('its end', queue.outcome('x')), { state: 'dead', reason: 'Error: try 4' })
+  await source.stop()
+  assert.equal(triedAt.length, 4)
+  for (const [index, wantedMs] of [40, 80, 160].entries()) {
+    const gapMs = (triedAt[index + 1] ?? 0) - (triedAt[index] ?? 0)
+    assert.ok(gapMs >= wantedMs - EARLY_MS, `try ${index + 2} came after ${gapMs} ms of ${wantedMs} ms`)
   }
-}
-
-/** A message that comes back uncounted for ever ends all the same. */
-async function interruptLoop(bench: Bench, giveBack: (delivery: Delivery<string>) => Promise<unknown>): Promise<void> {
-  const queue = bench.queue({ maxDeliveries: 2 })
-  await queue.enqueue('looping')
-  let seen = 0
-  for (let delivery = await queue.tryReceive(); delivery; delivery = await queue.tryReceive()) {
-    seen += 1
-    assert.ok(seen <= 6, 'a seventh delivery')
-    assert.deepEqual(counts(delivery), ['looping', 1, seen])
-    assert.equal(await giveBack(delivery), 'settled')
-  }
-  assert.equal(seen, 6)
-  await statsAre(queue, { dead: 1, enqueuedTotal: 1 })
-}
-
-type Failure = (bench: Bench, queue: Queue<string>, leaseMs: number) => Promise<void>
-
-const crash: Failure = async (bench, queue, leaseMs) => {
-  const consumer = await doomed(bench, queue, { leaseMs })
-  await receive(consumer.queue)
-  consumer.kill()
-}
-
-/** The ways in which an attempt comes to nothing. */
-const FAILURES: Readonly<Record<string, Failure>> = {
-  crash,
-  requeue: async (_bench, queue) => {
-    assert.equal(await (await receive(queue)).requeue({ reason: 'no' }), 'settled')
-  },
-  'delayed requeue': async (_bench, queue) => {
-    assert.equal(await (await receive(queue)).requeue({ reason: 'no', delayMs: 20 }), 'settled')
-  },
-  fail: async (_bench, queue) => {
-    for await (const delivery of pipe(queue.source(), retryLater({ baseMs: 10 }))) {
-      assert.equal(await delivery.fail(new Error('no')), 'settled')
-      break
-    }
-  },
-  break: async (_bench, queue) => {
-    for await (const _ of queue.source()) break
-  },
-}
-
-/** Dead exactly at the last attempt that is allowed: not one before it, not one after it. */
-async function deadAtTheLast(bench: Bench, failure: Failure, maxDeliveries: number): Promise<void> {
-  const leaseMs = shortLeaseMs(bench.features)
-  const queue = bench.queue({ maxDeliveries, leaseMs })
-  await queue.enqueue('x', { id: 'x' })
-  for (const _ of range(maxDeliveries - 1)) await failure(bench, queue, leaseMs)
-  const last = await receive(queue)
-  assert.deepEqual(counts(last), ['x', maxDeliveries, maxDeliveries])
-  assert.equal(await last.release(), 'settled', 'the last attempt is one')
-  await failure(bench, queue, leaseMs)
-  assert.equal((await soon('the end of it', queue.outcome('x'))).state, 'dead')
-  assert.equal(await queue.tryReceive(), undefined)
-  await statsAre(queue, { dead: 1, enqueuedTotal: 1 })
+  await statsAre(queue, { dead: 1 })
   const [letter] = await all(queue.deadLetters)
-  assert.deepEqual([letter?.id, letter?.attempts], ['x', maxDeliveries])
-}
-
-function boundaries(id: string, maxDeliveries: number): Scenario[] {
-  return Object.entries(FAILURES).map(([name, failure]) =>
-    scenario(
-      id,
-      `with maxDeliveries ${maxDeliveries} it is dead by ${name} ${maxDeliveries}, and not before`,
-      (bench) => deadAtTheLast(bench, failure, maxDeliveries),
-    ),
+  assert.equal(letter?.attempts, 4)
+  assert.deepEqual(
+    letter?.errors,
+    range(4, 1).map((attempt) => `Error: try ${attempt}`),
   )
 }
 
-/** Requeueing. */
+/** How often a message is handed over when whoever gets it always does this. */
+async function handOversUntilDead(queue: Queue<string>, treat: (delivery: Delivery<string>) => Promise<unknown>) {
+  await queue.enqueue('x')
+  const attempts: number[] = []
+  for (let delivery = await queue.tryReceive(); delivery; delivery = await queue.tryReceive()) {
+    attempts.push(delivery.attempt)
+    assert.equal(delivery.deliveryCount, attempts.length)
+    assert.ok(attempts.length < 100, 'an endless loop')
+    assert.equal(await treat(delivery), 'settled')
+  }
+  await statsAre(queue, { dead: 1 })
+  return attempts
+}
+
+async function countedLoop(bench: Bench): Promise<void> {
+  const queue = bench.queue({ maxDeliveries: 3 })
+  assert.deepEqual(await handOversUntilDead(queue, (delivery) => delivery.requeue({ reason: 'no' })), [1, 2, 3])
+  const [letter] = await all(queue.deadLetters)
+  assert.deepEqual([letter?.attempts, letter?.deliveryCount, letter?.reason], [3, 3, 'no'])
+}
+
+async function uncountedLoop(bench: Bench, treat: (delivery: Delivery<string>) => Promise<unknown>): Promise<void> {
+  const queue = bench.queue({ maxDeliveries: 3 })
+  assert.deepEqual(await handOversUntilDead(queue, treat), Array(9).fill(1))
+}
+
+/** Claims one through a client that then dies. */
+async function crashOnce(bench: Bench, queue: Queue<string>, leaseMs: number): Promise<number> {
+  const { queue: dying, kill } = await doomed(bench, queue, { leaseMs })
+  const { attempt } = await receive(dying)
+  kill()
+  return attempt
+}
+
+async function onlyOneAttempt(bench: Bench): Promise<void> {
+  const leaseMs = shortLeaseMs(bench.features)
+  const queue = bench.queue({ leaseMs, maxDeliveries: 1 })
+  await queue.enqueue('x', { id: 'x' })
+  assert.equal(await crashOnce(bench, queue, leaseMs), 1)
+  assert.equal(await queue.receive({ timeoutMs: leaseMs + 300 }), undefined, 'redelivered')
+  await statsAre(queue, { dead: 1 })
+  const [letter] = await all(queue.deadLetters)
+  assert.deepEqual([letter?.attempts, letter?.deliveryCount, letter?.errors.length], [1, 1, 1])
+  assert.equal((await queue.outcome('x', { timeoutMs: 0 })).state, 'dead')
+}
+
+/** A waiter in another process is told nothing of it, and keeps waiting. */
+async function waiterOutlivesTheDead(bench: Bench): Promise<void> {
+  const leaseMs = shortLeaseMs(bench.features)
+  const queue = bench.queue({ leaseMs, maxDeliveries: 1 })
+  await queue.enqueue('x')
+  await crashOnce(bench, queue, leaseMs)
+  const waiter = queue.receive({ timeoutMs: 10_000 })
+  await until('the dead letter', async () => (await queue.stats()).dead === 1)
+  await queue.enqueue('y')
+  const delivery = await waiter
+  assert.deepEqual([delivery?.payload, delivery?.attempt], ['y', 1])
+}
+
+/** Two failed attempts of three leave it alive, the third does not; whatever they failed by. */
+async function boundary(bench: Bench, failures: readonly ('requeue' | 'fail' | 'crash')[]): Promise<void> {
+  const leaseMs = shortLeaseMs(bench.features)
+  const queue = bench.queue({ leaseMs, maxDeliveries: failures.length })
+  await queue.enqueue('x', { id: 'x' })
+  for (const [index, failure] of failures.entries()) {
+    await statsAre(queue, { ready: 1 })
+    if (failure === 'crash') {
+      assert.equal(await crashOnce(bench, queue, leaseMs), index + 1)
+      await until('the lapse', async () => (await queue.stats()).claimed === 0, leaseMs + SLACK_MS)
+      continue
+    }
+    const delivery = await receive(queue)
+    assert.equal(delivery.attempt, index + 1)
+    const last = index === failures.length - 1
+    // Not the last: that would wait for the default backoff.
+    assert.equal(failure === 'fail' && last ? await delivery.fail('no') : await delivery.requeue(), 'settled')
+  }
+  await statsAre(queue, { dead: 1 })
+  const [letter] = await all(queue.deadLetters)
+  assert.equal(letter?.attempts, failures.length)
+}
+
+const BOUNDARIES = [
+  ['requeue', 'requeue', 'requeue'],
+  ['requeue', 'requeue', 'fail'],
+  ['crash', 'crash', 'crash'],
+  ['requeue', 'crash', 'requeue'],
+  ['crash', 'requeue', 'crash'],
+] as const
+
+/** Messages that come back. */
 export const requeueing: Concern = {
   name: 'requeueing',
   scenarios: [
-    scenario('N35', 'a requeued message comes before the second again, with attempt 2', oldPlace),
-    scenario('N35', 'messages requeued in any order come again in their first order', oldPlaces),
-    scenario('N35', 'a delay of zero or less is none', nowMeansNow),
-    scenario('N36', 'a message requeued with a delay comes at its time, with attempt 2', comesAtItsTime),
-    scenario('N36', 'messages whose delay is over have arrived anew, in their priority', arrivesAnew),
-    scenario('N36', 'a delayed requeue that does not count keeps the attempt', uncountedStays),
-    scenario('N37', 'a handler that always fails is tried after growing delays, and the message dies', hotLoop),
-    scenario('N37', 'a message that is released for ever dies', (bench) => interruptLoop(bench, (d) => d.release())),
-    scenario('N37', 'a message that is requeued uncounted for ever dies', (bench) =>
-      interruptLoop(bench, (d) => d.requeue({ countAttempt: false })),
+    scenario('N35', 'a requeued message comes before those behind it, with attempt 2', (bench) =>
+      returnsToItsPlace(bench, (delivery) => delivery.requeue(), 2),
     ),
-    ...boundaries('N38', 1),
-    ...boundaries('N39', 3),
+    scenario('N35', 'a message requeued uncounted comes before those behind it, with attempt 1', (bench) =>
+      returnsToItsPlace(bench, (delivery) => delivery.requeue({ countAttempt: false }), 1),
+    ),
+    scenario('N35', 'a released message comes before those behind it, with attempt 1', (bench) =>
+      returnsToItsPlace(bench, (delivery) => delivery.release(), 1),
+    ),
+    scenario('N35', 'a lapsed message comes before those behind it, with attempt 2', lapsesToItsPlace),
+    scenario('N35', 'a requeued message keeps its priority', staysWithinItsPriority),
+    scenario('N36', 'a requeue with a delay is not visible before, and counts', (bench) => delayedReturn(bench, true)),
+    scenario('N36', 'an uncounted requeue with a delay keeps its attempt', (bench) => delayedReturn(bench, false)),
+    scenario('N36', 'after its delay a message has the place of one that arrived then', placeAfterDelay),
+    scenario('N36', 'a delay of zero or less is none', zeroAndLess),
+    scenario('N37', 'a handler that always fails is tried maxDeliveries times, ever later, and then no more', hotLoop),
+    scenario('N37', 'a loop of requeues ends after maxDeliveries attempts', countedLoop),
+    scenario('N37', 'a loop of uncounted requeues ends after three times maxDeliveries', (bench) =>
+      uncountedLoop(bench, (delivery) => delivery.requeue({ countAttempt: false })),
+    ),
+    scenario('N37', 'a loop of releases ends after three times maxDeliveries', (bench) =>
+      uncountedLoop(bench, (delivery) => delivery.release()),
+    ),
+    scenario('N38', 'with maxDeliveries 1 one crash makes a dead letter, and no redelivery', onlyOneAttempt),
+    scenario('N38', 'a waiter does not see the message that died', waiterOutlivesTheDead),
+    ...BOUNDARIES.map((failures) =>
+      scenario('N39', `of three attempts (${failures.join(', ')}) the third is the last`, (bench) =>
+        boundary(bench, failures),
+      ),
+    ),
   ],
 }

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict'
 import { bytes, type Codec, json } from '../../codec.js'
 import { LimitError, QueueFullError, SettingsConflictError } from '../../errors.js'
 import type { QueueOptions } from '../../queue.js'
-import { assertDepth, listed, nextNow, pass, payloads, range, within } from './deadlines.js'
 import { type Concern, scenario } from './kit.js'
+import { assertDepth, nextNow, payloads } from './steps.js'
+import { all, pass, range, within } from './wait.js'
 
 type Shared = Pick<QueueOptions<string>, 'codec' | 'maxDeliveries' | 'ageing' | 'limits' | 'retention'>
 
@@ -21,11 +22,11 @@ export const settings: Concern = {
           tryReceive: () => peer.tryReceive(),
           receive: () => peer.receive({ timeoutMs: 5_000 }),
           stats: () => peer.stats(),
-          source: () => listed(peer.source()),
+          source: () => all(peer.source()),
           purge: () => peer.purge(),
         }
         for (const [name, attempt] of Object.entries(attempts)) {
-          await assert.rejects(within(attempt(), name, 2_000), (error) => isConflict(error, field), name)
+          await assert.rejects(within(2_000, name, attempt()), (error) => isConflict(error, field), name)
         }
         await assertDepth(queue, { ready: 1, enqueuedTotal: 1, claimed: 0, purgedTotal: 0 })
         assert.deepEqual(await payloads(queue), ['a'])
@@ -41,7 +42,7 @@ export const settings: Concern = {
         await queue.enqueue('a')
         const peer = await bench.peer(queue)
         await assert.rejects(peer.enqueue('b'), SettingsConflictError)
-        await assert.rejects(within(peer.tryReceive(), 'it is refused', 2_000), SettingsConflictError)
+        await assert.rejects(within(2_000, 'it is refused', peer.tryReceive()), SettingsConflictError)
         await assertDepth(queue, { ready: 1, claimed: 0, dead: 0, enqueuedTotal: 1 })
       },
     ),

@@ -60,7 +60,10 @@ describe('memoryBackend', () => {
     const seen: string[] = []
     const owned: QueueDriver = rig.backend.open('q', {
       close: () => {
-        seen.push(now(owned.settle([{ kind: 'release', id: 'a', token: claim.token, delivered: false }], rig.token()))[0]?.state ?? '')
+        seen.push(
+          now(owned.settle([{ kind: 'release', id: 'a', token: claim.token, delivered: false }], rig.token()))[0]
+            ?.state ?? '',
+        )
         return owned.close()
       },
     })
@@ -145,25 +148,28 @@ describe('hints', () => {
     expect(hints).toEqual([READY])
   })
 
-  it.each(['ack', 'bury', 'cancel', 'expire', 'purge', 'drop', 'lapse'] as const)('tells a watched outcome: %s', (how) => {
-    const rig = new Rig()
-    rig.put({ id: 'a', ttlMs: 500 }, 'unwatched')
-    const hints = rig.hints()
-    expect(rig.outcome('a', true)).toEqual({ state: 'pending' })
-    rig.outcome('unwatched')
-    if (how === 'ack' || how === 'bury') for (const claim of rig.claim(2)) rig[how](claim)
-    if (how === 'cancel') now(rig.driver.cancel('a'))
-    if (how === 'purge') now(rig.driver.purge(['ready'], 10))
-    if (how === 'drop') {
-      const limits = { maxLength: 2, maxBytes: null, maxPayloadBytes: 10, whenFull: 'dropOldest' } as const
-      rig.configure({ limits })
-      rig.put('b')
-    }
-    if (how === 'lapse') rig.claim(2, { take: true })
-    rig.pass(1_000)
-    now(rig.driver.sweep(10))
-    expect(hints.filter((hint) => hint.kind === 'outcome')).toEqual([{ kind: 'outcome', id: 'a' }])
-  })
+  it.each(['ack', 'bury', 'cancel', 'expire', 'purge', 'drop', 'lapse'] as const)(
+    'tells a watched outcome: %s',
+    (how) => {
+      const rig = new Rig()
+      rig.put({ id: 'a', ttlMs: 500 }, 'unwatched')
+      const hints = rig.hints()
+      expect(rig.outcome('a', true)).toEqual({ state: 'pending' })
+      rig.outcome('unwatched')
+      if (how === 'ack' || how === 'bury') for (const claim of rig.claim(2)) rig[how](claim)
+      if (how === 'cancel') now(rig.driver.cancel('a'))
+      if (how === 'purge') now(rig.driver.purge(['ready'], 10))
+      if (how === 'drop') {
+        const limits = { maxLength: 2, maxBytes: null, maxPayloadBytes: 10, whenFull: 'dropOldest' } as const
+        rig.configure({ limits })
+        rig.put('b')
+      }
+      if (how === 'lapse') rig.claim(2, { take: true })
+      rig.pass(1_000)
+      now(rig.driver.sweep(10))
+      expect(hints.filter((hint) => hint.kind === 'outcome')).toEqual([{ kind: 'outcome', id: 'a' }])
+    },
+  )
 
   it('come when the queue is whole, so that a subscriber may act at once', () => {
     const rig = new Rig()

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { LimitError, QueueFullError, TokenExpiredError } from '../../../src/errors.js'
-import { leak, LIMITS, message, now, Rig } from './harness.js'
+import { LIMITS, leak, message, now, Rig } from './harness.js'
 
 const limited = (limits: object) => {
   const rig = new Rig()

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { DELIVERIES_PER_ATTEMPT, DEFAULT_SETTINGS } from '../../../src/driver.js'
+import { DEFAULT_SETTINGS, DELIVERIES_PER_ATTEMPT } from '../../../src/driver.js'
 import { LimitError, QueueFullError, UnsupportedError } from '../../../src/errors.js'
-import { leak, LIMITS, message, now, Rig } from './harness.js'
+import { LIMITS, leak, message, now, Rig } from './harness.js'
 
 describe('claim', () => {
   it('grants a message once, with all that was stored', () => {
@@ -110,7 +110,8 @@ describe('release and requeue', () => {
     const rig = new Rig()
     rig.configure({ maxDeliveries })
     rig.put('a')
-    for (let attempt = 1; attempt < maxDeliveries; attempt += 1) expect(rig.requeue(rig.one(), { reason: 'e' })).toBe('ready')
+    for (let attempt = 1; attempt < maxDeliveries; attempt += 1)
+      expect(rig.requeue(rig.one(), { reason: 'e' })).toBe('ready')
     expect(rig.requeue(rig.one(), { reason: 'last' })).toBe('dead')
     expect(rig.dead()).toMatchObject([{ id: 'a', attempts: maxDeliveries, reason: 'last' }])
     expect(rig.dead()[0]?.errors).toHaveLength(maxDeliveries)

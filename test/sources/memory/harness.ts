@@ -74,9 +74,7 @@ export class Rig {
   }
 
   claimReply(max = 1, request: Partial<ClaimRequest> = {}) {
-    return now(
-      this.driver.claim({ token: this.token(), max, leaseMs: 1_000, take: false, consumer: 'c', ...request }),
-    )
+    return now(this.driver.claim({ token: this.token(), max, leaseMs: 1_000, take: false, consumer: 'c', ...request }))
   }
 
   /** Claims one message that must be there. */

@@ -28,7 +28,7 @@ export function queueOn<T = string>(
 }
 
 /** What must be true of the totals at every instant. */
-export function conserved(stats: QueueStats): boolean {
+function conserved(stats: QueueStats): boolean {
   const {
     ready,
     delayed,

@@ -5,7 +5,6 @@ import { memoryBackend } from 'millrace/memory'
 await using jobs = new Queue<string>('jobs', { backend: memoryBackend() })
 await jobs.enqueueAll([
   { payload: 'nightly report', priority: 10 },
-  { payload: 'reminder', priority: 1, delayMs: 50 },
   { payload: 'password mail', priority: 1 },
   { payload: 'newsletter', priority: 10 },
 ])
@@ -14,18 +13,21 @@ await jobs.enqueueAll([
 console.log((await jobs.enqueue('invoice', { id: 'invoice-7' })).status)
 console.log((await jobs.enqueue('invoice', { id: 'invoice-7' })).status)
 
-// 'idle' waits for the delayed one as well.
-const flow = pipe(
-  jobs.source({ until: 'idle' }),
-  concatMap(({ payload }) => payload),
-)
-for (const job of await collect(flow)) console.log(job)
+async function workUntil(until: 'empty' | 'idle'): Promise<void> {
+  const flow = pipe(
+    jobs.source({ until }),
+    concatMap(({ payload }) => payload),
+  )
+  console.log(`${until}: ${(await collect(flow)).join(', ')}`)
+}
+
+// 'empty' ends when nothing is ready; 'idle' waits for what is delayed as well.
+await workUntil('empty')
+await jobs.enqueue('reminder', { delayMs: 50 })
+await workUntil('idle')
 
 // Prints:
 // enqueued
 // duplicate
-// invoice
-// password mail
-// nightly report
-// newsletter
-// reminder
+// empty: invoice, password mail, nightly report, newsletter
+// idle: reminder

@@ -84,6 +84,8 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   private demand = 0
   private readonly inbox = new Inbox<T>(this)
   private claimRequest: Request<ClaimReply> | undefined
+  /** A claim was sent and is not answered; true from before the driver sees it, since it may call back. */
+  private asking = false
   private woken = false
   private lookAgain: Timer | undefined
   private ending: StopOptions['ending'] = 'silent'
@@ -258,12 +260,14 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
     const asked = Math.min(this.demand, LARGEST_CLAIM)
     const epoch = this.hub.epoch
     const sentAt = this.clock.now()
+    this.asking = true
     ask(
       this.hub,
       (token) => this.hub.driver.claim(this.claimOf(token, asked)),
       undefined,
       (request) => {
         this.claimRequest = request
+        if (!this.open) this.limitClaim(this.options.graceMs)
       },
     ).listen(
       (reply) => this.granted(reply, asked, epoch, sentAt),
@@ -286,6 +290,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   }
 
   private granted(reply: ClaimReply, asked: number, epoch: number, sentAt: number): void {
+    this.asking = false
     this.claimRequest = undefined
     if (this.intake === 'claiming') this.intake = 'idle'
     for (const claim of reply.claims) this.inbox.add(this.hold(claim, sentAt))
@@ -304,6 +309,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   }
 
   private refused(error: unknown, asked: number): void {
+    this.asking = false
     this.claimRequest = undefined
     this.intake = 'idle'
     if (this.open) return this.break(error)
@@ -396,7 +402,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   // --- stopping
 
   get claiming(): boolean {
-    return this.claimRequest !== undefined
+    return this.asking
   }
 
   fence(claim: HeldClaim): void {

@@ -63,6 +63,8 @@ export class HeldClaim implements SettleListener {
   private moreWatchers: ClaimWatcher[] | undefined
   private outcome: Outcome | undefined
   private takenBack = false
+  /** A settlement was sent and never confirmed. */
+  private unknown = false
   private requested: Command['kind'] | undefined
 
   constructor(
@@ -130,7 +132,7 @@ export class HeldClaim implements SettleListener {
   /** The answer to a settlement that need not, or may not, be sent. */
   private answerWithout(): Settlement | undefined {
     if (this.state === 'held') return this.expireIfLate() ? 'stale' : undefined
-    return this.takenBack || this.endedAs === 'lost' ? 'stale' : 'already-settled'
+    return this.takenBack || (this.endedAs === 'lost' && !this.unknown) ? 'stale' : 'already-settled'
   }
 
   /**
@@ -198,6 +200,7 @@ export class HeldClaim implements SettleListener {
 
   onUnsettled(error: unknown): void {
     if (this.state === 'ended') return
+    this.unknown = true
     this.end('lost')
     this.owner.onUnknown(this, error)
     this.outcome?.reject(error)

@@ -4,7 +4,7 @@
  * @packageDocumentation
  */
 
-export { asyncMarbles } from './async-marbles.js'
+export { type AsyncMarbleHelpers, asyncMarbles } from './async-marbles.js'
 export { type CancelSweep, type CancelWay, cancelSweep, type SweepReport } from './cancel-sweep.js'
 export { conformance } from './conformance/index.js'
 export type { ConformanceOptions, TestRunner } from './conformance/kit.js'

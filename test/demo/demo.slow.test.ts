@@ -5,8 +5,6 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { tempTree } from './temp-tree.js'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const BOUND = { timeout: 30_000 }
-
 interface Ended {
   readonly code: number | null
   readonly out: string
@@ -38,7 +36,7 @@ function largeTree(): string {
 }
 
 describe('npm run demo', () => {
-  it('audits every package and prints the account', BOUND, async () => {
+  it('audits every package and prints the account', async () => {
     const dir = tempTree({
       'a/package.json': { name: 'a', version: '1.0.0', license: 'MIT' },
       'a/data': 'x'.repeat(2_000),
@@ -71,7 +69,7 @@ describe('npm run demo', () => {
     expect(code).toBe(0)
   })
 
-  it('stops cleanly at SIGINT and accounts for every package', BOUND, async () => {
+  it('stops cleanly at SIGINT and accounts for every package', async () => {
     const child = start('--dir', largeTree(), '--lanes', '4')
     child.stderr?.once('data', () => child.kill('SIGINT'))
     const { code, out, err } = await ended(child)
@@ -85,7 +83,7 @@ describe('npm run demo', () => {
     expect(code).toBe(130)
   })
 
-  it('goes on when nobody reads its output', BOUND, async () => {
+  it('goes on when nobody reads its output', async () => {
     const child = start('--dir', tempTree({ 'a/package.json': { license: 'MIT' } }))
     child.stdout?.destroy()
     child.stderr?.destroy()
@@ -96,7 +94,7 @@ describe('npm run demo', () => {
     [['--lanes', '0'], '--lanes must be a whole number from 1 to 1000, not 0'],
     [['--dir', '/no/such/folder'], '--dir: /no/such/folder is not a folder'],
     [['--speed', '9'], "Unknown option '--speed'"],
-  ])('refuses %j', BOUND, async (args, message) => {
+  ])('refuses %j', async (args, message) => {
     const { code, out, err } = await ended(start(...args))
     expect(err).toContain(`${message}\nusage: npm run demo`)
     expect(out).toBe('')

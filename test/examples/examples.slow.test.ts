@@ -24,12 +24,8 @@ describe('examples', () => {
     expect(names.map((name) => Number(name.slice(0, 2)))).toEqual(names.map((_, index) => index + 1))
   })
 
-  it.concurrent.each(names)(
-    '%s prints what it says',
-    async (name) => {
-      const path = `${folder}${name}`
-      expect(await output(path)).toBe(expectation(readFileSync(path, 'utf8')))
-    },
-    30_000,
-  )
+  it.concurrent.each(names)('%s prints what it says', async (name) => {
+    const path = `${folder}${name}`
+    expect(await output(path)).toBe(expectation(readFileSync(path, 'utf8')))
+  })
 })

@@ -84,7 +84,7 @@ describe('bounds and order', () => {
   })
 
   it('F8 with ageing, a steady stream of urgent messages does not starve the one that waits', async () => {
-    const { queue } = memoryQueue({ ageing: { stepMs: 1 } })
+    const { queue } = memoryQueue({ ageing: { stepMs: 20 } })
     await queue.enqueue('low', { priority: 20 })
     const served: string[] = []
     await until('it is served', async () => {

@@ -88,7 +88,7 @@ describe('waiting and cancelling', () => {
       taken += await taking
     }
     await expectStats(queue, { ready: 10_000 - taken, claimed: 0, ackedTotal: taken })
-  })
+  }, 30_000)
 
   it('A20 a wait against close in the same tick settles', async () => {
     const { queue } = memoryQueue()

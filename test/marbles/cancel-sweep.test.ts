@@ -1,8 +1,25 @@
-import { batch, concatMap, filter, mapPayload, mergeMap, pipe, Queue, retryInPlace, retryLater } from 'millrace'
+import {
+  batch,
+  collect,
+  concatMap,
+  consume,
+  filter,
+  forEach,
+  mapPayload,
+  mergeMap,
+  pipe,
+  Queue,
+  retryInPlace,
+  retryLater,
+  run,
+  toQueue,
+} from 'millrace'
 import { memoryBackend } from 'millrace/memory'
-import { cancelSweep, type Latencies } from 'millrace/testing'
+import { cancelSweep, type Latencies, type MarbleHelpers, type TestQueue } from 'millrace/testing'
 import { delay, map, NEVER, of, mergeMap as rxMergeMap, throwError } from 'rxjs'
 import { describe, expect, it } from 'vitest'
+import { promised } from './cancelling.js'
+import { failsAfter, takes } from './handlers.js'
 
 /** How long the store takes: not at all, on the way there, on the way back, both. */
 const LATENCIES: [string, Latencies][] = [
@@ -123,11 +140,112 @@ describe.each(LATENCIES)('a cancel at any instant loses nothing when the store a
     })
   })
 
+  it('a delivery that is held for a while before it is acked by hand', () => {
+    cancelSweep({
+      arrivals: 'ab-c',
+      scenario: (source) => source,
+      handle: (d, helpers) => promised(helpers, 3, undefined).then(() => d.ack()),
+      frames: 14,
+      options,
+    })
+  })
+
+  it('retryLater: a failure of its own counts, a cancel does not', () => {
+    const { runs } = cancelSweep({
+      arrivals: 'ab',
+      scenario: (source) =>
+        pipe(
+          source,
+          retryLater(() => 3),
+          mergeMap((d) => (d.attempt < 2 ? failsAfter(1)(d) : takes(2)(d)), 2),
+        ),
+      frames: 16,
+      options,
+      mayFail: () => true,
+    })
+    expect(runs).toBeGreaterThan(100)
+  })
+
+  it('autoAck: taken at the hand-over, or released', () => {
+    cancelSweep({
+      arrivals: 'ab-(cd)',
+      scenario: (source) => source,
+      source: { autoAck: true },
+      frames: 12,
+      options,
+    })
+  })
+
+  it('a schema that takes its time', () => {
+    let clock: MarbleHelpers | undefined
+    const validate = (value: unknown) => {
+      const checked = { value: value as string }
+      return (clock ? promised(clock, 2, checked) : checked) as never
+    }
+    cancelSweep({
+      arrivals: 'ab-c',
+      scenario: (source, helpers) => {
+        clock = helpers
+        return pipe(source, mergeMap(takes(1), 2))
+      },
+      frames: 16,
+      options: { ...options, schema: { '~standard': { version: 1, vendor: 'test', validate } } },
+    })
+  })
+
+  it('run', () => {
+    const { runs, steps } = cancelSweep({
+      arrivals: 'ab-(cd)',
+      scenario: (source, { signal }) => run(pipe(source, mergeMap(takes(2), 2)), { signal, graceMs: 20 }),
+      frames: 14,
+      options,
+    })
+    expect(runs).toBe(2 * (2 * 15 + 2 * steps))
+  })
+
+  it('forEach and collect', () => {
+    cancelSweep({
+      arrivals: 'ab-(cd)',
+      scenario: (source, { signal }) => collect(pipe(source, mergeMap(takes(2), 2)), { signal }),
+      frames: 14,
+      options,
+    })
+    cancelSweep({
+      arrivals: 'ab-(cd)',
+      scenario: (source, helpers) =>
+        forEach(source, (d) => promised(helpers, 2, undefined).then(() => d.ack()), { signal: helpers.signal }),
+      frames: 14,
+      options,
+    })
+  })
+
+  it('consume', () => {
+    cancelSweep({
+      arrivals: 'ab-(cd)',
+      scenario: (source, helpers) => consume(source, () => promised(helpers, 2, undefined), { signal: helpers.signal }),
+      frames: 14,
+      options,
+    })
+  })
+
+  it('toQueue, on one backend', () => {
+    let store: TestQueue<string> | undefined
+    cancelSweep({
+      arrivals: 'ab-(cd)',
+      scenario: (source, { testQueue, signal }) => {
+        store = testQueue('')
+        return toQueue(source, new Queue<string>('next', { backend: store.backend }), (d) => d.payload, { signal })
+      },
+      frames: 12,
+      options,
+    })
+  })
+
   it('forward to another queue', () => {
     cancelSweep({
       arrivals: 'ab',
       scenario: (source, { scheduler }) => {
-        const next = new Queue<string>('next', { backend: memoryBackend({ scheduler }) })
+        const next = new Queue<string>('elsewhere', { backend: memoryBackend({ scheduler }) })
         return pipe(
           source,
           mergeMap((d) => d.forward(next, d.payload), 1),

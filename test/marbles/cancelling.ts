@@ -1,6 +1,7 @@
 import type { Delivery, Flow, QueueSource, Released, SourceOptions } from 'millrace'
 import type { MarbleHelpers, TestQueue } from 'millrace/testing'
 import type { Observable } from 'rxjs'
+import { Eventual } from '../../src/eventual.js'
 
 export const WAYS = ['signal', 'unsubscribe', 'stop', 'return'] as const
 export type Way = (typeof WAYS)[number]
@@ -80,18 +81,14 @@ function nameOf(value: unknown): string {
   return typeof value === 'object' && value !== null && 'id' in value ? (value as Delivery<unknown>).id : String(value)
 }
 
-/** A promise of virtual time. */
-export function promised<T>({ scheduler }: MarbleHelpers, frames: number, value: T, fails?: unknown): PromiseLike<T> {
-  return {
-    // biome-ignore lint/suspicious/noThenProperty: native promises make no progress in virtual time
-    then: (onValue, onError) => {
-      scheduler.schedule(() => {
-        if (fails === undefined) onValue?.(value)
-        else onError?.(fails)
-      }, frames)
-      return undefined as never
-    },
-  }
+/** A promise of virtual time: it begins now, and fulfils, or rejects with `fails`, so many frames later. */
+export function promised<T>({ scheduler }: MarbleHelpers, frames: number, value: T, fails?: unknown): Promise<T> {
+  const result = new Eventual<T>()
+  scheduler.schedule(() => {
+    if (fails === undefined) result.resolve(value)
+    else result.reject(fails)
+  }, frames)
+  return result
 }
 
 /** Claims with the next consumer of the queue: what it sees of each message, as `id attempt deliveryCount`. */

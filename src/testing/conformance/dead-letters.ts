@@ -6,7 +6,20 @@ import type { DeadLetter } from '../../core/dead-letters.js'
 import type { Entry, Queue } from '../../queue.js'
 import { doomed } from './doomed.js'
 import { type Bench, type Concern, scenario } from './kit.js'
-import { all, assertConserved, callsOf, drainPayloads, parked, range, receive, SLACK_MS, shortLeaseMs, soon, statsAre, within } from './wait.js'
+import {
+  all,
+  assertConserved,
+  callsOf,
+  drainPayloads,
+  parked,
+  range,
+  receive,
+  SLACK_MS,
+  shortLeaseMs,
+  soon,
+  statsAre,
+  within,
+} from './wait.js'
 
 /** Enqueues them and gives up each. */
 async function bury(queue: Queue<string>, entries: readonly Entry<string>[], reason: unknown = 'no'): Promise<void> {

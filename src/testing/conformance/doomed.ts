@@ -1,9 +1,11 @@
 /**
  * A consumer that dies: from one instant on, nothing that it says reaches the store any more.
  */
+import type { QueueStats } from '../../driver.js'
 import type { Queue, QueueOptions } from '../../queue.js'
 import type { Fault, FaultyBackend } from '../faulty-backend.js'
 import type { Bench } from './kit.js'
+import { until } from './wait.js'
 
 /** A client of a queue with a life that can be ended. */
 export interface Doomed<T> {
@@ -45,4 +47,22 @@ export async function doomed<T>(
 /** Cuts a client off from renewing its leases, and from nothing else: they lapse while it goes on. */
 export function stopRenewing(client: FaultyBackend): void {
   client.inject({ verb: 'renew', kind: 'drop-request', times: FOREVER })
+}
+
+/** Sweeps, as any consumer that lives would, until the stats are as they should be. */
+export async function sweptUntil<T>(
+  bench: Bench,
+  queue: Queue<T>,
+  what: string,
+  holds: (stats: QueueStats) => boolean,
+): Promise<void> {
+  const driver = bench.backend.open(queue.name, { close: () => Promise.resolve() })
+  try {
+    await until(what, async () => {
+      await driver.sweep(1_000)
+      return holds(await queue.stats())
+    })
+  } finally {
+    await driver.close()
+  }
 }

@@ -4,6 +4,7 @@ import { cancelling } from './cancelling.js'
 import { closing } from './closing.js'
 import { concurrency } from './concurrency.js'
 import { crashes } from './crashes.js'
+import { deadLetterChanges } from './dead-letter-changes.js'
 import { deadLetters } from './dead-letters.js'
 import { delays } from './delays.js'
 import { depths } from './depths.js'
@@ -13,6 +14,7 @@ import { expiry } from './expiry.js'
 import { forwarding } from './forwarding.js'
 import { handOvers } from './hand-overs.js'
 import { type Concern, type ConformanceOptions, registerConcern } from './kit.js'
+import { lapsing } from './lapsing.js'
 import { leaseLimits } from './lease-limits.js'
 import { leaving } from './leaving.js'
 import { limits } from './limits.js'
@@ -29,6 +31,7 @@ import { purging } from './purging.js'
 import { requeueing } from './requeueing.js'
 import { settings } from './settings.js'
 import { settling } from './settling.js'
+import { sweeping } from './sweeping.js'
 import { unknownOutcomes } from './unknown-outcomes.js'
 import { waiting } from './waiting.js'
 
@@ -56,8 +59,11 @@ const CONCERNS: readonly Concern[] = [
   settling,
   enqueueing,
   requeueing,
+  lapsing,
   deadLetters,
+  deadLetterChanges,
   crashes,
+  sweeping,
   unknownOutcomes,
   delays,
   priorities,

@@ -7,7 +7,7 @@ import { mergeMap } from '../../operators/merge-map.js'
 import { retryLater } from '../../operators/retry-later.js'
 import { pipe } from '../../pipe.js'
 import type { Queue } from '../../queue.js'
-import { doomed } from './doomed.js'
+import { doomed, sweptUntil } from './doomed.js'
 import { type Bench, type Concern, scenario } from './kit.js'
 import {
   all,
@@ -53,7 +53,7 @@ async function lapsesToItsPlace(bench: Bench): Promise<void> {
   await queue.enqueueAll([{ payload: 'first' }, { payload: 'second' }, { payload: 'third' }])
   await receive(dying)
   kill()
-  await until('the lapse', async () => (await queue.stats()).ready === 3)
+  await sweptUntil(bench, queue, 'the lapse', ({ ready }) => ready === 3)
   for (const [payload, attempt] of [
     ['first', 2],
     ['second', 1],
@@ -216,7 +216,7 @@ async function boundary(bench: Bench, failures: readonly ('requeue' | 'fail' | '
     await statsAre(queue, { ready: 1 })
     if (failure === 'crash') {
       assert.equal(await crashOnce(bench, queue, leaseMs), index + 1)
-      await until('the lapse', async () => (await queue.stats()).claimed === 0, leaseMs + SLACK_MS)
+      await sweptUntil(bench, queue, 'the lapse', ({ claimed }) => claimed === 0)
       continue
     }
     const delivery = await receive(queue)

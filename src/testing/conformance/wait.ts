@@ -3,10 +3,8 @@
  */
 import assert from 'node:assert/strict'
 import { setImmediate, setTimeout as timer } from 'node:timers/promises'
-import type { Observable } from 'rxjs'
 import type { Delivery } from '../../delivery.js'
 import type { DriverFeatures, QueueStats } from '../../driver.js'
-import type { SourceEvent } from '../../events.js'
 import type { Queue, QueuedMessage } from '../../queue.js'
 import type { FaultyBackend, Verb } from '../faulty-backend.js'
 
@@ -68,21 +66,6 @@ export async function stays(ms: number, what: string, promise: PromiseLike<unkno
   )
   const state = await Promise.race([settled, timer(ms, 'pending')])
   assert.equal(state, 'pending', what)
-}
-
-/** The first event of a type from now on. */
-export function eventOf<K extends SourceEvent['type']>(
-  events: Observable<SourceEvent>,
-  type: K,
-): Promise<Extract<SourceEvent, { type: K }>> {
-  const event = new Promise<Extract<SourceEvent, { type: K }>>((resolve) => {
-    const subscription = events.subscribe((candidate) => {
-      if (candidate.type !== type) return
-      resolve(candidate as Extract<SourceEvent, { type: K }>)
-      queueMicrotask(() => subscription.unsubscribe())
-    })
-  })
-  return soon(`the event ${type}`, event)
 }
 
 /**

@@ -2,8 +2,6 @@ import { readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { compile, folderOf, outputOf, programsIn, promisedOutput } from './document-code.js'
 
-const BOUND = { timeout: 60_000 }
-
 describe('README.md', () => {
   const programs = programsIn('README.md')
 
@@ -11,11 +9,11 @@ describe('README.md', () => {
     expect(programs.length).toBeGreaterThanOrEqual(5)
   })
 
-  it('has programs that compile', BOUND, async () => {
+  it('has programs that compile', async () => {
     expect(await compile(folderOf(programs))).toBe('')
   })
 
-  it('has programs that print what they say', BOUND, async () => {
+  it('has programs that print what they say', async () => {
     const folder = folderOf(programs)
     const outputs = await Promise.all(programs.map((_, index) => outputOf(folder, index)))
     expect(outputs).toEqual(programs.map(promisedOutput))
@@ -23,7 +21,7 @@ describe('README.md', () => {
 })
 
 describe('docs', () => {
-  it('have programs that compile', BOUND, async () => {
+  it('have programs that compile', async () => {
     const documents = readdirSync(new URL('../../docs', import.meta.url)).filter((name) => name.endsWith('.md'))
     expect(await compile(folderOf(documents.flatMap((name) => programsIn(`docs/${name}`))))).toBe('')
   })

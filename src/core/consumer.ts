@@ -197,6 +197,8 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
 
   onLost(claim: HeldClaim, why: LeaseLostError['why']): void {
     this.account.lost()
+    // By our clock alone: the store may hold the claim a little longer, and nobody can give it back any more.
+    if (!this.open && why !== 'taken') this.account.abandoned(1)
     this.emit({ type: why === 'taken' ? 'lease-lost' : 'lease-expired', id: claim.claim.id })
     this.drop(claim)
   }

@@ -22,6 +22,8 @@ export type Instant =
   | { readonly step: number; readonly phase: 'before' | 'after' }
 
 const GRACE_MS = 50
+/** What arrivals call, which go on after the cancel. */
+const ARRIVING: ReadonlySet<string> = new Set(['enqueue', 'settings'])
 /** Long enough for the grace, the settle bound and every lease. */
 const LONGEST_RUN = 1_000_000
 
@@ -88,7 +90,7 @@ export class SweepRun<T> {
   private stepped(phase: 'before' | 'after', verb: string): void {
     if (phase === 'before') {
       this.steps += 1
-      if (this.findings.released && verb !== 'enqueue') this.findings.laterCalls.push(verb)
+      if (this.findings.released && !ARRIVING.has(verb)) this.findings.laterCalls.push(verb)
     }
     const { instant } = this
     if ('step' in instant && instant.step === this.steps && instant.phase === phase) this.cancel()

@@ -306,6 +306,21 @@ describe.each(WAYS)('cancelled by %s', (way: Way) => {
   })
 })
 
+it.each(WAYS)('cancelled by %s, a lease that runs out during the grace was not given back, and is told of', (way) => {
+  const { consumption, seen } = virtual((helpers) => {
+    const queue = helpers.testQueue('a', undefined, { leaseMs: 50, latencies: { renew: '-' } })
+    const consumption = new Consumption(helpers, queue, way, (source) =>
+      pipe(
+        source,
+        mergeMap(() => promised(helpers, 900, 0), 1),
+      ),
+    ).cancelAt(10)
+    return { consumption, seen: seenNext(helpers, queue, 60) }
+  })
+  expect(seen).toEqual(['a 2 2'])
+  expect(consumption.released).toEqual({ ...nothing, abandoned: 1 })
+})
+
 it('process death: the claim lapses with its lease, and both counts rise by one', () => {
   const { seen, windows } = virtual((helpers) => {
     const queue = helpers.testQueue('a', undefined, { leaseMs: 100, latencies: { renew: '-' } })

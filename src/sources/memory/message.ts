@@ -32,6 +32,8 @@ const NO_BYTES: Uint8Array = new Uint8Array(0)
  */
 export class Message {
   id = ''
+  /** By which its id is found. */
+  idHash = 0
   bytes = NO_BYTES
   /** What it costs of `maxBytes`. */
   size = 0
@@ -63,8 +65,9 @@ export class Message {
 }
 
 /** Fills a record that serves nobody. */
-export function fill(message: Message, source: NewMessage, size: number, now: number): void {
+export function fill(message: Message, source: NewMessage, idHash: number, size: number, now: number): void {
   message.id = source.id
+  message.idHash = idHash
   message.bytes = source.bytes
   message.size = size
   message.priority = source.priority
@@ -78,7 +81,6 @@ export function fill(message: Message, source: NewMessage, size: number, now: nu
   message.deliveryCount = 0
   message.taken = false
   message.cancelRequested = false
-  message.watched = false
 }
 
 /** The notes of a message, made now if there are none. */

@@ -14,6 +14,11 @@ export class SequenceLog<T> {
     return this.#size
   }
 
+  /** How many entries it keeps, gaps among them. */
+  get span(): number {
+    return this.#items.length
+  }
+
   /** The item with the lowest number. */
   get first(): T | undefined {
     return this.#items[this.#start]

@@ -3,6 +3,7 @@ import { Agenda } from './agenda.js'
 import type { Clock } from './clock.js'
 import { Fifo } from './fifo.js'
 import { HintBoard } from './hint-board.js'
+import { IdTable } from './id-table.js'
 import { type EndState, fill, type Message, NEVER, notesOf, sizeOf, strip } from './message.js'
 import { MessagePool } from './message-pool.js'
 import { OrderedList } from './ordered-list.js'
@@ -48,7 +49,7 @@ export class QueueStore {
   /** Bytes of all that is ready, delayed or claimed. */
   bytes = 0
 
-  readonly #byId = new Map<string, Message>()
+  readonly #byId = new IdTable<Message>()
   readonly #pool = new MessagePool()
   /** Finished messages whose outcome is retained, in the order in which they ended. */
   readonly #outcomes = new Fifo<Message>()
@@ -90,16 +91,17 @@ export class QueueStore {
 
   /** Stores a new message; false if its id is not free. */
   add(source: NewMessage): boolean {
-    const known = this.#byId.get(source.id)
+    const idHash = this.#byId.hashOf(source.id)
+    const known = this.#byId.find(source.id, idHash)
     if (known !== undefined) {
       if (!this.#outlived(known)) return false
       this.#forgetOutcomesUpTo(known)
     }
     const size = sizeOf(source)
     const message = this.#pool.take()
-    fill(message, source, size, this.clock.now)
+    fill(message, source, idHash, size, this.clock.now)
     this.#startTtl(message)
-    this.#byId.set(source.id, message)
+    this.#byId.add(message)
     this.bytes += size
     this.totals.enqueued += 1
     if (source.delayMs > 0) this.delay(message, source.delayMs)
@@ -283,7 +285,7 @@ export class QueueStore {
 
   #recycle(message: Message): void {
     message.state = 'forgotten'
-    this.#byId.delete(message.id)
+    this.#byId.remove(message)
     this.#pool.give(message)
   }
 

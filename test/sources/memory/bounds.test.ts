@@ -106,6 +106,28 @@ describe('limits', () => {
     expect(rig.drain()).toEqual(['c'])
   })
 
+  it('dropOldest knows that what is claimed makes no room', () => {
+    const rig = limited({ maxBytes: 9, whenFull: 'dropOldest' })
+    rig.put('a', 'b', 'c')
+    rig.claim(2)
+    expect(() => rig.put({ id: 'd', bytes: new Uint8Array(6) })).toThrow(QueueFullError)
+    expect(rig.put({ id: 'd', bytes: new Uint8Array(3) })).toEqual(['enqueued'])
+    expect(rig.stats()).toMatchObject({ claimed: 2, ready: 1, droppedTotal: 1 })
+  })
+
+  it('refunds what dies once, whether it is purged or comes back', () => {
+    const rig = limited({ maxBytes: 6 })
+    for (let round = 0; round < 5; round += 1) {
+      rig.put('a', 'b')
+      for (const claim of rig.claim(2)) rig.bury(claim)
+      now(rig.driver.purgeDead(['a'], rig.token()))
+      now(rig.driver.requeueDead(['b'], rig.token()))
+      expect(() => rig.put({ id: 'c', bytes: new Uint8Array(4) })).toThrow(QueueFullError)
+      expect(rig.put({ id: 'c', bytes: new Uint8Array(3) })).toEqual(['enqueued'])
+      now(rig.driver.purge(['ready'], 10))
+    }
+  })
+
   it('lowered limits drop nothing that is there, nor for a duplicate', () => {
     const rig = new Rig()
     rig.put('a', 'b', 'c')
@@ -134,6 +156,15 @@ describe('time to live', () => {
     expect(rig.stats()).toMatchObject({ expiredTotal: 0, dead: 1 })
     now(rig.driver.requeueDead(['a'], rig.token()))
     expect(rig.stats().ready).toBe(1)
+  })
+
+  it('is kept when more has expired than one verb tidies up', () => {
+    const rig = new Rig()
+    const ids = Array.from({ length: 2_500 }, (_, index) => `m${index}`)
+    rig.put(...ids.map((id) => ({ id, ttlMs: 10 })), 'fresh')
+    rig.pass(10)
+    expect(rig.claim(2).map((claim) => claim.id)).toEqual(['fresh'])
+    expect(rig.stats()).toMatchObject({ expiredTotal: 2_500, claimed: 1 })
   })
 
   it('does not end a claim, but what comes back too late', () => {
@@ -175,6 +206,54 @@ describe('ids and outcomes', () => {
     expect(['a', 'b', 'c'].map((id) => rig.outcome(id).state)).toEqual(['unknown', 'done', 'done'])
     rig.configure({ retention: { outcomesMs: 1_000, maxOutcomes: 0 } })
     expect(rig.put('b', 'c')).toEqual(['enqueued', 'enqueued'])
+  })
+
+  it('a message has nothing of those that are forgotten', () => {
+    const rig = new Rig()
+    rig.configure({ retention: { outcomesMs: 1_000, maxOutcomes: 0 } })
+    rig.put({ id: 'a', key: 'k', headers: { h: 'v' }, priority: 1, ttlMs: 900 })
+    rig.requeue(rig.one(), { reason: 'e' })
+    const { id, token } = rig.one({ take: true, consumer: 'me' })
+    now(rig.driver.renew([{ id, token, leaseMs: 1_000, progress: new Uint8Array([1]) }]))
+    now(rig.driver.cancel('a'))
+    expect(rig.bury({ id, token } as never)).toBe('cancelled')
+    rig.put('b')
+    const fresh = now(rig.driver.list('ready', { limit: 1 })).items[0]
+    expect(fresh).toEqual({
+      ...message('b'),
+      delayMs: undefined,
+      state: 'ready',
+      attempt: 1,
+      deliveryCount: 0,
+      enqueuedAt: rig.clock.time,
+    })
+    rig.pass(900)
+    rig.one()
+    rig.pass(1_000)
+    expect(rig.bury(rig.one(), 'own')).toBe('dead')
+    expect(rig.dead()[0]?.errors).toEqual([expect.stringMatching(/lapsed/), 'own'])
+  })
+
+  it('a message has no failures of one that was purged', () => {
+    const rig = new Rig()
+    rig.put('a')
+    rig.requeue(rig.one(), { reason: 'of a' })
+    now(rig.driver.purge(['ready'], 1))
+    rig.put('b')
+    rig.bury(rig.one(), 'of b')
+    expect(rig.dead()[0]?.errors).toEqual(['of b'])
+  })
+
+  it('the reasons and the result of one message are not found with the next', () => {
+    const rig = new Rig()
+    rig.configure({ retention: { outcomesMs: 1_000, maxOutcomes: 1 } })
+    rig.put('a')
+    rig.ack(rig.one(), { result: new Uint8Array([1]) })
+    rig.put('b')
+    rig.ack(rig.one())
+    rig.put('c')
+    rig.ack(rig.one())
+    expect(rig.outcome('c')).toEqual({ state: 'done' })
   })
 
   it('a purged id is free again', () => {

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Fifo } from '../../../src/sources/memory/fifo.js'
+import { type Identified, IdTable } from '../../../src/sources/memory/id-table.js'
 import { type HeapItem, IndexedHeap } from '../../../src/sources/memory/indexed-heap.js'
 import { OrderedList, precedes } from '../../../src/sources/memory/ordered-list.js'
 import { SequenceLog } from '../../../src/sources/memory/sequence-log.js'
@@ -184,6 +185,79 @@ describe('SequenceLog', () => {
         }
       }),
     )
+  })
+})
+
+describe('SequenceLog under a long-held item', () => {
+  it('does not grow with what passes', () => {
+    const log = new SequenceLog<number>()
+    log.push(0, 0)
+    for (let number = 1; number <= 100_000; number += 1) {
+      log.push(number, number)
+      log.remove(number)
+      expect(log.span).toBeLessThan(70)
+    }
+    expect(log.first).toBe(0)
+  })
+})
+
+describe('IdTable', () => {
+  const item = (id: string, idHash: number): Identified => ({ id, idHash })
+
+  it('agrees with a map, also when most hashes collide', () => {
+    const step = fc.tuple(fc.boolean(), fc.nat({ max: 300 }))
+    const hashOf = fc.constantFrom<(id: number) => number>(
+      (id) => 1 + (id % 3),
+      (id) => 62 + (id % 5),
+      (id) => -1 - (id % 7),
+      (id) => Math.imul(id + 1, 0x9e37_79b1),
+    )
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 500 }), hashOf, (steps, hash) => {
+        const table = new IdTable<Identified>()
+        const model = new Map<string, Identified>()
+        for (const [add, number] of steps) {
+          const id = `${number}`
+          const known = model.get(id)
+          expect(table.find(id, hash(number))).toBe(known)
+          if (add && known === undefined) {
+            const added = item(id, hash(number))
+            model.set(id, added)
+            table.add(added)
+          } else if (!add && known !== undefined) {
+            model.delete(id)
+            table.remove(known)
+          }
+        }
+        expect(table.size).toBe(model.size)
+        const all = Array.from({ length: 301 }, (_, number) => table.find(`${number}`, hash(number)))
+        expect(all).toEqual(Array.from({ length: 301 }, (_, number) => model.get(`${number}`)))
+      }),
+    )
+  })
+
+  it('grows and shrinks with what it holds, and not with what has passed', () => {
+    const table = new IdTable<Identified>()
+    const held: Identified[] = []
+    for (let number = 0; number < 50_000; number += 1) {
+      const id = `id-${number}`
+      const added = item(id, table.hashOf(id))
+      table.add(added)
+      held.push(added)
+      if (number >= 1_000) table.remove(held[number - 1_000] as Identified)
+      expect(table.capacity).toBeLessThanOrEqual(2_048)
+    }
+    for (const last of held.slice(-1_000)) expect(table.get(last.id)).toBe(last)
+    for (const last of held.slice(-1_000)) table.remove(last)
+    expect(table.capacity).toBe(64)
+  })
+
+  it('tells like ids apart', () => {
+    const table = new IdTable<Identified>()
+    const hashes = new Set<number>()
+    for (let number = 0; number < 10_000; number += 1) hashes.add(table.hashOf(`order-${number}`))
+    expect(hashes.size).toBeGreaterThan(9_990)
+    expect(new IdTable<Identified>().hashOf('order-1')).not.toBe(table.hashOf('order-1'))
   })
 })
 

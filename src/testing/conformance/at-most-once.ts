@@ -34,7 +34,7 @@ export const atMostOnce: Concern = {
     }),
 
     scenario('X24', 'a message whose taker dies with it is dropped and counted, not delivered again', async (bench) => {
-      const queue = bench.queue({ leaseMs: shortLeaseMs(bench.features, 60) })
+      const queue = bench.queue({ leaseMs: shortLeaseMs(bench.features, 250) })
       const peer = await bench.peer(queue)
       await queue.enqueue('a', { id: 'a' })
       // The ack of the take never gets there, and no renewal does.

@@ -93,12 +93,12 @@ export const concurrency: Concern = {
     ),
 
     scenario('N64', 'a consumer that stops pulling claims no more, and keeps what it holds', async (bench) => {
-      const queue = await filled(bench, 10, { leaseMs: shortLeaseMs(bench.features, 100) })
+      const queue = await filled(bench, 10, { leaseMs: shortLeaseMs(bench.features, 300) })
       const iterator = queue.source()[Symbol.asyncIterator]()
       const first = await soon('the first one', iterator.next())
       const claims = callsOf(bench.backend, 'claim')
       await throughout(
-        3 * shortLeaseMs(bench.features, 100),
+        3 * shortLeaseMs(bench.features, 300),
         async () => (await queue.stats()).claimed === 1,
         'one is held',
       )
@@ -109,7 +109,7 @@ export const concurrency: Concern = {
     }),
 
     scenario('N64', 'leases are renewed for what is held, and not after it', async (bench) => {
-      const leaseMs = shortLeaseMs(bench.features, 90)
+      const leaseMs = shortLeaseMs(bench.features, 200)
       const queue = await filled(bench, 3, { leaseMs })
       const held = await nextNow(queue)
       await until('renewals go on', () => callsOf(bench.backend, 'renew') >= 2)

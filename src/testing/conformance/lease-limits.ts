@@ -52,7 +52,7 @@ export const leaseLimits: Concern = {
     }),
 
     scenario('N83', 'a handler that blocked the event loop is told before its next await goes on', async (bench) => {
-      const leaseMs = shortLeaseMs(bench.features, 100)
+      const leaseMs = shortLeaseMs(bench.features, 200)
       const queue = bench.queue({ leaseMs })
       await queue.enqueue('a')
       const seen: unknown[] = []
@@ -79,7 +79,7 @@ export const leaseLimits: Concern = {
       'N83',
       'a message that was claimed and not yet handed over when the loop blocked is not handed over',
       async (bench) => {
-        const leaseMs = shortLeaseMs(bench.features, 100)
+        const leaseMs = shortLeaseMs(bench.features, 200)
         const queue = bench.queue({ leaseMs })
         await queue.enqueueAll([{ payload: 'a' }, { payload: 'b' }])
         const starts: string[] = []
@@ -97,8 +97,8 @@ export const leaseLimits: Concern = {
     ),
 
     scenario('N84', 'a handler that never ends keeps its message up to the cap, and no longer', async (bench) => {
-      const leaseMs = shortLeaseMs(bench.features, 100)
-      const maxLeaseMs = 3 * leaseMs
+      const leaseMs = shortLeaseMs(bench.features, 300)
+      const maxLeaseMs = 2 * leaseMs
       const queue = bench.queue({ leaseMs })
       const peer = await bench.peer(queue)
       await queue.enqueue('a')
@@ -119,15 +119,15 @@ export const leaseLimits: Concern = {
     }),
 
     scenario('N84', 'proof of life moves the cap on', async (bench) => {
-      const leaseMs = shortLeaseMs(bench.features, 100)
+      const leaseMs = shortLeaseMs(bench.features, 300)
       const queue = bench.queue({ leaseMs })
       await queue.enqueue('a')
-      const source = queue.source({ maxLeaseMs: 3 * leaseMs })
+      const source = queue.source({ maxLeaseMs: 1.5 * leaseMs })
       const delivery = await firstOf(source)
       const clock = stopwatch()
-      while (clock() < 8 * leaseMs) {
+      while (clock() < 3 * leaseMs) {
         delivery.progress()
-        await pass(leaseMs / 2)
+        await pass(leaseMs / 6)
       }
       assert.equal(delivery.signal.aborted, false)
       assert.equal(await delivery.ack(), 'settled')
@@ -136,7 +136,7 @@ export const leaseLimits: Concern = {
     }),
 
     scenario('N84', 'a stuck handler does not take the lane of the others for good', async (bench) => {
-      const leaseMs = shortLeaseMs(bench.features, 80)
+      const leaseMs = shortLeaseMs(bench.features, 250)
       const queue = bench.queue({ leaseMs, maxDeliveries: 1 })
       await queue.enqueueAll([{ payload: 'stuck' }, { payload: 'b' }, { payload: 'c' }])
       const never = gate()
@@ -163,7 +163,7 @@ export const leaseLimits: Concern = {
     }),
 
     scenario('X17', 'an extension is not cut short by the renewals that go on', async (bench) => {
-      const { delivery, leaseMs } = await claimed(bench, 120)
+      const { delivery, leaseMs } = await claimed(bench, 200)
       assert.equal(await delivery.extend(10 * leaseMs), 'extended')
       const expiresAt = delivery.leaseExpiresAt
       await throughout(1.5 * leaseMs, () => delivery.leaseExpiresAt >= expiresAt, 'the lease is as long as granted')
@@ -174,7 +174,7 @@ export const leaseLimits: Concern = {
     }),
 
     scenario('X17', 'an extension beyond the cap is refused, and changes nothing', async (bench) => {
-      const leaseMs = shortLeaseMs(bench.features, 200)
+      const leaseMs = shortLeaseMs(bench.features, 400)
       const queue = bench.queue({ leaseMs })
       await queue.enqueue('a')
       const source = queue.source({ maxLeaseMs: 10 * leaseMs })
@@ -208,7 +208,7 @@ export const leaseLimits: Concern = {
     ),
 
     scenario('X18', 'progress is shown by a listing in another process, and told in events', async (bench) => {
-      const leaseMs = shortLeaseMs(bench.features, 100)
+      const leaseMs = shortLeaseMs(bench.features, 300)
       const queue = bench.queue({ leaseMs })
       const peer = await bench.peer(queue)
       await queue.enqueue('a')

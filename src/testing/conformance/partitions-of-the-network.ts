@@ -87,7 +87,7 @@ export const networkPartitions: Concern = {
     }),
 
     scenario('N81', 'a pipeline reports what it lost, and takes on what comes after the partition', async (bench) => {
-      const leaseMs = shortLeaseMs(bench.features, 150)
+      const leaseMs = shortLeaseMs(bench.features, 250)
       const queue = bench.queue({ leaseMs })
       const peer = await bench.peer(queue)
       await queue.enqueue('a')

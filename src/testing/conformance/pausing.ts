@@ -47,12 +47,12 @@ export const pausing: Concern = {
     }),
 
     scenario('N69', 'a claim that is held when the queue is paused is renewed', async (bench) => {
-      const leaseMs = shortLeaseMs(bench.features, 100)
+      const leaseMs = shortLeaseMs(bench.features, 300)
       const queue = bench.queue({ leaseMs })
       await queue.enqueue('a')
       const held = await nextNow(queue)
       await queue.pause()
-      await pass(2.5 * leaseMs)
+      await pass(2 * leaseMs)
       assert.equal(held.signal.aborted, false)
       assert.equal(await held.ack(), 'settled')
     }),

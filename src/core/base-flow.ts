@@ -4,7 +4,7 @@
  */
 import { Observable, type Subscriber } from 'rxjs'
 import type { Flow } from '../flow.js'
-import type { Clock } from './clock.js'
+import { type Clock, clockOf } from './clock.js'
 import { type DemandObserver, type DemandSubscription, demand } from './demand.js'
 import { FlowIterator } from './flow-iterator.js'
 
@@ -45,7 +45,7 @@ export class DerivedFlow<T> extends BaseFlow<T> {
 }
 
 /** Any Observable as a flow. One that cannot be asked pushes: what comes too early waits for demand. */
-export function asFlow<T>(observable: Observable<T>, clock: Clock): BaseFlow<T> {
+export function asFlow<T>(observable: Observable<T>, clock: Clock = clockOf(undefined)): BaseFlow<T> {
   if (observable instanceof BaseFlow) return observable
   return new DerivedFlow(clock, (observer) => new PushedSubscription(observable, observer))
 }

@@ -7,7 +7,6 @@
 import type { Delivery } from '../delivery.js'
 import type { BaseFlow } from './base-flow.js'
 import type { Timer } from './clock.js'
-import { Consumer } from './consumer.js'
 import type { DeliveryHandle } from './delivery-handle.js'
 import { type DemandObserver, type DemandSubscription, demand } from './demand.js'
 
@@ -108,7 +107,7 @@ export class Batches<T> implements DemandSubscription, DemandObserver<Delivery<T
   }
 
   private giveBack(members: readonly DeliveryHandle<T>[]): void {
-    for (const { held } of [...members].reverse()) Consumer.giveBackUnseen(held)
+    for (const { held } of [...members].reverse()) held.takeBack({ kind: 'release', delivered: false })
   }
 
   private close(): void {

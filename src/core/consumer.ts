@@ -12,7 +12,7 @@
  * A claim request is never abandoned: whatever a late answer grants is released, newest first.
  */
 import type { Claim, ClaimReply, ClaimRequest, Hint, RequestToken, SettleCommand } from '../driver.js'
-import { CancelledError, type CancelPhase, type DecodeError, LeaseLostError } from '../errors.js'
+import { CancelledError, type CancelPhase, type DecodeError, type LeaseLostError } from '../errors.js'
 import type { Released, SourceEvent, Summary } from '../events.js'
 import { Eventual } from '../eventual.js'
 import { Account } from './account.js'
@@ -130,7 +130,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
 
   /** How many deliveries are out and not settled. */
   get unsettled(): number {
-    return this.held.size
+    return this.held.size - this.inbox.size
   }
 
   /** Asks for `n` more deliveries. */
@@ -175,11 +175,6 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
     }
   }
 
-  /** An operator took this delivery and cannot show it to anybody any more. */
-  static giveBackUnseen(claim: HeldClaim): void {
-    claim.takeBack({ kind: 'release', delivered: false })
-  }
-
   // --- ClaimOwner
 
   send(command: SettleCommand, listener: SettleListener): void {
@@ -206,7 +201,6 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   onUnknown(claim: HeldClaim, error: unknown): void {
     if (this.open) this.account.lost()
     else this.account.abandoned(1)
-    claim.abort(new LeaseLostError(claim.claim.id, 'expired'))
     this.emit({ type: 'error', error })
     this.drop(claim)
   }
@@ -269,7 +263,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
       undefined,
       (request) => {
         this.claimRequest = request
-        if (!this.open) this.limitClaim(this.options.graceMs)
+        if (!this.open) this.limitClaim()
       },
     ).listen(
       (reply) => this.granted(reply, asked, epoch, sentAt),
@@ -297,7 +291,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
     if (this.intake === 'claiming') this.intake = 'idle'
     for (const claim of reply.claims) this.inbox.add(this.hold(claim, sentAt))
     if (!this.open) {
-      for (const unwanted of this.inbox.empty()) this.fence(unwanted)
+      this.releaseUnseen()
       return this.stopping.settleDown()
     }
     if (reply.claims.length > 0) this.emit({ type: 'claimed', count: reply.claims.length })
@@ -340,6 +334,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   /** Whether this is the end was looked up. What others still hold or delay gives no hint when it ends, so look again. */
   private looked(end: boolean): void {
     if (!this.open || this.intake !== 'parked' || this.held.size > 0) return
+    this.lookAgain?.stop()
     if (end) this.finish()
     else this.lookAgain = this.clock.after(LOOK_AGAIN_MS, () => this.wakeUp())
   }
@@ -407,6 +402,10 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
     return this.asking
   }
 
+  releaseUnseen(): void {
+    for (const claim of this.inbox.empty()) this.fence(claim)
+  }
+
   fence(claim: HeldClaim): void {
     this.emit({ type: 'released', id: claim.claim.id })
     claim.takeBack({ kind: 'release', delivered: claim.delivered })
@@ -424,8 +423,6 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   private begin(options: StopOptions): void {
     this.ending = options.ending
     this.demand = 0
-    const graceMs = options.graceMs ?? this.options.graceMs
-    this.limitClaim(graceMs)
     this.cancelled = new CancelledError(
       this.phase(),
       options.reason === undefined ? undefined : { cause: options.reason },
@@ -433,26 +430,28 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
     this.hub.waiting.leave(this)
     this.lookAgain?.stop()
     this.passOnWake()
-    const unseen = this.inbox.empty()
-    this.stopping.life = 'draining'
-    for (const claim of unseen) this.fence(claim)
-    this.stopping.begin(this.cancelled, options.drainMs ?? this.options.drainMs, graceMs)
+    this.stopping.begin(
+      this.cancelled,
+      options.drainMs ?? this.options.drainMs,
+      options.graceMs ?? this.options.graceMs,
+    )
+    this.limitClaim()
   }
 
   private hasten(options: StopOptions): void {
     if (this.ending === 'silent') this.ending = options.ending
-    if (options.graceMs !== undefined) this.limitClaim(options.graceMs)
     this.stopping.hasten(options)
+    this.limitClaim()
   }
 
   /** A claim that was sent is waited for until it cannot matter any more, or the cancel has to come to its end. */
-  private limitClaim(graceMs: number): void {
-    this.claimRequest?.limit(Math.min(this.lapseMs(this.claimRequest), graceMs + SETTLE_BOUND_MS))
+  private limitClaim(): void {
+    this.claimRequest?.limit(Math.min(this.lapseMs(this.claimRequest), this.stopping.graceMs + SETTLE_BOUND_MS))
   }
 
   /** What the cancel finds this consumer doing. */
   private phase(): CancelPhase {
-    if (this.held.size > this.inbox.size) return 'handling'
+    if (this.unsettled > 0) return 'handling'
     return this.intake === 'claiming' ? 'claiming' : 'idle'
   }
 

@@ -8,7 +8,7 @@ export function bindCore<T>(queue: Queue<T>, core: QueueCore<T>): void {
   cores.set(queue, core as unknown as QueueCore<never>)
 }
 
-/** The inside of a queue object. */
-export function coreOf<T>(queue: Queue<T>): QueueCore<T> {
-  return cores.get(queue) as unknown as QueueCore<T>
+/** The inside of a queue object; undefined for anything else. */
+export function coreOf<T>(queue: Queue<T>): QueueCore<T> | undefined {
+  return cores.get(queue) as unknown as QueueCore<T> | undefined
 }

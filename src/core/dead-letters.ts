@@ -85,25 +85,43 @@ export class DeadLetters<T> implements AsyncIterable<DeadLetter<T>> {
   #all(filter: DeadLetterFilter<T> | undefined, verb: Verb): Promise<number> {
     return this.#answer(() => {
       if (filter !== undefined) callable(filter, 'filter')
-      return this.#page(filter, verb, undefined, 0)
+      return this.#core
+        .call((driver) => driver.stats())
+        .then(({ dead }) => this.#page(filter, verb, dead, undefined, 0))
     })
   }
 
-  /** One page and then the next. The cursor is behind the page, so what is taken out of it does not move the others. */
-  #page(filter: DeadLetterFilter<T> | undefined, verb: Verb, after: string | undefined, sum: number): Eventual<number> {
+  /**
+   * One page and then the next. The cursor is behind the page, so what is taken out of it does not move the others. What
+   * dies meanwhile comes last, so looking at no more than were there at first leaves it alone.
+   */
+  #page(
+    filter: DeadLetterFilter<T> | undefined,
+    verb: Verb,
+    left: number,
+    after: string | undefined,
+    sum: number,
+  ): Eventual<number> {
+    if (left === 0) return Eventual.resolved(sum)
+    const page = { limit: Math.min(PAGE_SIZE, left), ...(after !== undefined && { after }) }
     return this.#core
-      .call((driver) => driver.deadLetters({ limit: PAGE_SIZE, ...(after !== undefined && { after }) }))
-      .then(({ items, next }) => {
-        const chosen = filter ? items.filter((stored) => filter(letter(this.#core, stored))) : items
-        const changed =
-          chosen.length === 0
-            ? Eventual.resolved(0)
-            : this.#apply(
-                chosen.map(({ id }) => id),
-                verb,
-              )
-        return changed.then((count) => (next === undefined ? sum + count : this.#page(filter, verb, next, sum + count)))
-      })
+      .call((driver) => driver.deadLetters(page))
+      .then(({ items, next }) =>
+        this.#applyChosen(items, filter, verb).then((count) =>
+          next === undefined ? sum + count : this.#page(filter, verb, left - items.length, next, sum + count),
+        ),
+      )
+  }
+
+  #applyChosen(
+    items: readonly StoredDeadLetter[],
+    filter: DeadLetterFilter<T> | undefined,
+    verb: Verb,
+  ): Eventual<number> {
+    const chosen = filter ? items.filter((stored) => filter(letter(this.#core, stored))) : items
+    if (chosen.length === 0) return Eventual.resolved(0)
+    const ids = chosen.map(({ id }) => id)
+    return this.#apply(ids, verb)
   }
 
   #apply(ids: readonly string[], verb: Verb): Eventual<number> {

@@ -3,11 +3,14 @@
  */
 import type { Settlement } from '../delivery.js'
 import type { CarriedMessage, NewMessage } from '../driver.js'
-import { Eventual } from '../eventual.js'
+import { InvalidOptionError } from '../errors.js'
+import type { Eventual } from '../eventual.js'
+import { checkOptions } from '../options.js'
 import type { EnqueueOptions, Queue } from '../queue.js'
 import { coreOf } from './core-of.js'
 import type { Command, HeldClaim } from './held-claim.js'
 import type { QueueCore } from './queue-core.js'
+import { enqueueOptions } from './rules.js'
 
 /**
  * Moves a message to another queue: an ack here and an enqueue there.
@@ -23,22 +26,28 @@ export function forward<U>(
   options?: EnqueueOptions,
   reason?: string,
 ): Eventual<Settlement> {
+  checkOptions(options, 'forward', enqueueOptions)
   const target = coreOf(to)
-  const message = target.prepare({ ...options, payload })
-  return held.settleAfter(
-    Eventual.all([message, target.ready()] as const as readonly PromiseLike<unknown>[]).then(([prepared]) =>
-      target.hub.backend === held.owner.backend
-        ? carrying({ queue: target.name, message: prepared as NewMessage }, reason)
-        : storing(target, held, prepared as NewMessage),
-    ),
-  )
+  if (!target) throw new InvalidOptionError('forward.to', to, 'a Queue')
+  const prepared = target
+    .prepare({ ...options, payload })
+    .then((message) =>
+      target
+        .ready()
+        .then((): Command | Eventual<Command> =>
+          target.hub.backend === held.owner.backend
+            ? carrying({ queue: target.name, message }, reason)
+            : storing(target, held, message),
+        ),
+    )
+  return held.settleAfter(prepared)
 }
 
 function carrying(carried: CarriedMessage, reason: string | undefined): Command {
   return reason === undefined ? { kind: 'ack', carry: [carried] } : { kind: 'dead-letter', reason, carry: [carried] }
 }
 
-function storing(target: QueueCore<unknown>, held: HeldClaim, message: NewMessage): Eventual<Command> {
+function storing<U>(target: QueueCore<U>, held: HeldClaim, message: NewMessage): Eventual<Command> {
   const once = { ...message, id: `${held.owner.queue}/${held.claim.id}` }
   return target.store([once]).then(() => ({ kind: 'ack' }) as Command)
 }

@@ -1,7 +1,6 @@
 import type { Observable } from 'rxjs'
 import { boolean, callable, checkOptions, integer } from '../options.js'
 import { asFlow, DerivedFlow } from './base-flow.js'
-import { clockOf } from './clock.js'
 import type { Handler } from './handler.js'
 import { Lanes, type LanesOptions } from './lanes.js'
 
@@ -20,7 +19,7 @@ export function handlerFlow<V, R, O>(
   checkOptions(options, name, RULES)
   const all = { ...emissions, lanes, storeResult: options?.storeResult ?? false }
   return (observable) => {
-    const source = asFlow(observable, clockOf(undefined))
+    const source = asFlow(observable)
     return new DerivedFlow(source.clock, (observer) => new Lanes(source, handler, all, observer))
   }
 }

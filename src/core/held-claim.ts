@@ -42,8 +42,6 @@ export class HeldClaim implements SettleListener {
   endedAs: SettledAs | undefined
   /** Monotonic instant until which the claim is surely ours. */
   deadline: number
-  /** Monotonic instant of sending the last confirmed renewal. */
-  confirmedAt: number
   leaseExpiresAt: number
   /** When `maxLeaseMs` began to count: at the grant, and anew with each proof of life. */
   aliveAt: number
@@ -72,7 +70,6 @@ export class HeldClaim implements SettleListener {
     readonly owner: ClaimOwner,
     sentAt: number,
   ) {
-    this.confirmedAt = sentAt
     this.aliveAt = sentAt
     this.deadline = sentAt + claim.leaseMs - marginMs(claim.leaseMs)
     this.leaseExpiresAt = claim.leaseExpiresAt
@@ -154,7 +151,6 @@ export class HeldClaim implements SettleListener {
 
   /** Confirms a renewal that was sent at `sentAt`. */
   renewed(sentAt: number, leaseMs: number, leaseExpiresAt: number): void {
-    this.confirmedAt = sentAt
     this.deadline = sentAt + leaseMs - marginMs(leaseMs)
     this.leaseExpiresAt = leaseExpiresAt
   }
@@ -162,8 +158,7 @@ export class HeldClaim implements SettleListener {
   /** The claim is not ours any more, or cannot be known to be. */
   lose(why: LeaseLostError['why']): void {
     if (this.state === 'ended') return
-    this.end('lost')
-    this.abort(new LeaseLostError(this.claim.id, why))
+    this.end('lost', new LeaseLostError(this.claim.id, why))
     this.owner.onLost(this, why)
   }
 
@@ -187,9 +182,7 @@ export class HeldClaim implements SettleListener {
       return
     }
     if (result.state === 'stale') {
-      this.end('lost')
-      this.abort(new LeaseLostError(this.claim.id, 'taken'))
-      this.owner.onLost(this, 'taken')
+      this.lose('taken')
       outcome?.resolve('stale')
       return
     }
@@ -201,7 +194,7 @@ export class HeldClaim implements SettleListener {
   onUnsettled(error: unknown): void {
     if (this.state === 'ended') return
     this.unknown = true
-    this.end('lost')
+    this.end('lost', new LeaseLostError(this.claim.id, 'expired'))
     this.owner.onUnknown(this, error)
     this.outcome?.reject(error)
   }
@@ -221,9 +214,11 @@ export class HeldClaim implements SettleListener {
     return { ...command, id, token }
   }
 
-  private end(as: SettledAs): void {
+  /** Whoever watches is told of the abort first: a handler that can be ended is, also when the claim ends with it. */
+  private end(as: SettledAs, reason?: AbortReason): void {
     this.state = 'ended'
     this.endedAs = as
+    if (reason) this.abort(reason)
     const { watcher, moreWatchers } = this
     this.watcher = undefined
     this.moreWatchers = undefined

@@ -30,6 +30,7 @@ export class LeaseKeeper {
   private timer: Timer | undefined
   private renewing = false
   private failing = false
+  private toCheck: HeldClaim[] = []
   private settledAt = 0
   private settling = false
 
@@ -57,7 +58,9 @@ export class LeaseKeeper {
 
   /** Renews now, out of turn: a hint said that something about these claims changed. */
   check(claims: readonly HeldClaim[]): void {
-    this.renew(claims.filter((claim) => claim.state === 'held'))
+    // The answer to a renewal that is on its way may be older than what the hint is about.
+    if (this.renewing) this.toCheck.push(...claims)
+    else this.renew(claims.filter((claim) => claim.state === 'held'))
   }
 
   /** Asks for a lease of `ms` from now. */
@@ -108,17 +111,22 @@ export class LeaseKeeper {
     this.renewing = true
     this.send(claims, this.options.leaseMs).then(
       () => {
-        this.renewing = false
+        this.endRenewal()
         if (this.failing) for (const claim of claims) this.holder.emit({ type: 'lease-restored', id: claim.claim.id })
         this.failing = false
       },
       (error) => {
         // The claims keep their deadlines: the next tick tries again, or finds them lapsed.
-        this.renewing = false
+        this.endRenewal()
         this.failing = true
         this.holder.emit({ type: 'error', error })
       },
     )
+  }
+
+  private endRenewal(): void {
+    this.renewing = false
+    if (this.toCheck.length > 0) this.check(this.toCheck.splice(0))
   }
 
   private send(claims: readonly HeldClaim[], leaseMs: number): Eventual<readonly RenewResult[]> {

@@ -1,7 +1,7 @@
 import { json } from '../codec.js'
 import type { StoredMessage } from '../driver.js'
 import { Eventual } from '../eventual.js'
-import { PAGE_SIZE, paged } from './paging.js'
+import { paged } from './paging.js'
 import type { QueueCore } from './queue-core.js'
 
 /** A message as `peek` shows it. */
@@ -37,7 +37,7 @@ export function listing<T>(
     ({ after, limit }) => {
       const [index, cursor] = position(after)
       const state = states[index] as StoredMessage['state']
-      const page = { limit: Math.min(limit, PAGE_SIZE), ...(cursor !== undefined && { after: cursor }) }
+      const page = { limit, ...(cursor !== undefined && { after: cursor }) }
       return core
         .call((driver) => driver.list(state, page))
         .then(({ items, next }) => {

@@ -2,7 +2,6 @@ import type { Observable } from 'rxjs'
 import type { Summary } from '../events.js'
 import { abortSignal, checkOptions, duration, has } from '../options.js'
 import { asFlow } from './base-flow.js'
-import { clockOf } from './clock.js'
 import { type Each, Runner, type RunnerOptions, type SinkOptions } from './runner.js'
 
 const RULES = { signal: abortSignal, drainMs: duration(0), graceMs: duration(0), killSignal: abortSignal }
@@ -17,7 +16,7 @@ export function sink<T, R>(
 ): Promise<R> {
   has('a flow', 'subscribe')(flow, `${name}.flow`)
   checkOptions(options, name, RULES)
-  const source = asFlow(flow, clockOf(undefined))
+  const source = asFlow(flow)
   const { each, ...until } = more
   return source.clock.promise(new Runner(source, { ...options, ...until }, each).result.then(read))
 }

@@ -27,6 +27,8 @@ export interface Stoppable {
   readonly held: ReadonlySet<HeldClaim>
   /** Whether a claim request is still to be answered. */
   readonly claiming: boolean
+  /** Gives back what was claimed and not handed over. */
+  releaseUnseen(): void
   /** Gives a claim back, whatever its handler still does. */
   fence(claim: HeldClaim): void
   onClosed(): void
@@ -34,8 +36,9 @@ export interface Stoppable {
 
 export class Stopping {
   life: Life = 'open'
+  /** How long settlements count after the signals have aborted. */
+  graceMs = 0
   private reason: CancelledError | undefined
-  private graceMs = 0
   private timer: Timer | undefined
   /** When the current step ends. */
   private endsAt = Number.POSITIVE_INFINITY
@@ -47,11 +50,12 @@ export class Stopping {
     return this.life === 'draining' || this.life === 'grace'
   }
 
-  /** Begins. What has not been handed over must have been given back. */
+  /** Begins with what nobody has seen: that goes back at once. */
   begin(reason: CancelledError, drainMs: number, graceMs: number): void {
     this.life = 'draining'
     this.reason = reason
     this.graceMs = graceMs
+    this.subject.releaseUnseen()
     this.stepFor(drainMs, () => this.toGrace())
   }
 

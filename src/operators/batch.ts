@@ -1,7 +1,6 @@
 import type { Observable } from 'rxjs'
 import { asFlow, DerivedFlow } from '../core/base-flow.js'
 import { Batches } from '../core/batches.js'
-import { clockOf } from '../core/clock.js'
 import type { Delivery } from '../delivery.js'
 import { InvalidOptionError } from '../errors.js'
 import type { Flow } from '../flow.js'
@@ -33,7 +32,7 @@ export function batch(options: BatchOptions): <T>(source: Observable<Delivery<T>
     if (options?.[field] === undefined) throw new InvalidOptionError(`batch.${field}`, undefined, 'given')
   }
   return <T>(observable: Observable<Delivery<T>>) => {
-    const source = asFlow(observable, clockOf(undefined))
+    const source = asFlow(observable)
     return new DerivedFlow<Delivery<T>[]>(source.clock, (observer) => new Batches(source, options, observer))
   }
 }

@@ -1,6 +1,5 @@
 import type { Observable } from 'rxjs'
 import { asFlow } from '../core/base-flow.js'
-import { clockOf } from '../core/clock.js'
 import { type DeliveryHandle, failQuietly, settleQuietly } from '../core/delivery-handle.js'
 import type { Command } from '../core/held-claim.js'
 import { backoffMs } from '../core/policy.js'
@@ -39,7 +38,7 @@ export function filter<T>(
   if (options?.otherwise === undefined)
     throw new InvalidOptionError('filter.otherwise', undefined, "one of 'ack', 'requeue', 'dead-letter'")
   return (observable) =>
-    transform<Delivery<T>, Delivery<T>>(asFlow(observable, clockOf(undefined)), (step) => {
+    transform<Delivery<T>, Delivery<T>>(asFlow(observable), (step) => {
       let index = 0
       return (delivery) => {
         const handle = delivery as DeliveryHandle<T>

@@ -1,6 +1,5 @@
 import type { Observable } from 'rxjs'
 import { asFlow } from '../core/base-flow.js'
-import { clockOf } from '../core/clock.js'
 import { type DeliveryHandle, failQuietly } from '../core/delivery-handle.js'
 import { transform } from '../core/transform.js'
 import type { Delivery } from '../delivery.js'
@@ -21,7 +20,7 @@ export function mapPayload<T, R>(
 ): (source: Observable<Delivery<T>>) => Flow<Delivery<R>> {
   callable(map, 'mapPayload.map')
   return (observable) =>
-    transform<Delivery<T>, Delivery<R>>(asFlow(observable, clockOf(undefined)), (step) => (delivery) => {
+    transform<Delivery<T>, Delivery<R>>(asFlow(observable), (step) => (delivery) => {
       const handle = delivery as DeliveryHandle<T>
       let payload: R
       try {

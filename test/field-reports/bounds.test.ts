@@ -1,29 +1,8 @@
-import {
-  concatMap,
-  drain,
-  InvalidOptionError,
-  mergeMap,
-  pipe,
-  run,
-  type SourceEvent,
-  type SourceOptions,
-} from 'millrace'
+import { concatMap, drain, InvalidOptionError, mergeMap, pipe, run, type SourceOptions } from 'millrace'
 import { mergeMap as rxMergeMap } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { expectStats, memoryQueue } from '../support/queues.js'
 import { gate, turn, until } from '../support/wait.js'
-
-/** Keeps the event loop from turning. */
-function _block(ms: number): void {
-  const endsAt = performance.now() + ms
-  while (performance.now() < endsAt);
-}
-
-function _eventsOf(source: { events: { subscribe(next: (event: SourceEvent) => void): unknown } }): SourceEvent[] {
-  const events: SourceEvent[] = []
-  source.events.subscribe((event) => events.push(event))
-  return events
-}
 
 describe('bounds and order', () => {
   it('E11 behind the mergeMap of RxJS no more is claimed than the credit', async () => {
@@ -41,6 +20,22 @@ describe('bounds and order', () => {
     subscription.unsubscribe()
     await source.stop({ graceMs: 0 })
     await expectStats(queue, { claimed: 0, ready: 10_000 })
+  })
+
+  it('E11 that the credit holds the stream is told once for each time that it is used up', async () => {
+    const { queue } = memoryQueue<number>()
+    await queue.enqueueAll([1, 2, 3].map((payload) => ({ payload })))
+    const source = queue.source({ credit: 2 })
+    const story: string[] = []
+    source.events.subscribe(({ type }) => {
+      if (type === 'delivered' || type === 'credit-limited') story.push(type)
+    })
+    const subscription = source.subscribe()
+    await until('the credit is used', () => story.includes('credit-limited'))
+    await turn()
+    expect(story).toEqual(['delivered', 'delivered', 'credit-limited'])
+    subscription.unsubscribe()
+    await source.stop({ graceMs: 0 })
   })
 
   it('F2 a delay of thirty days is stored, and does not fire at once', async () => {

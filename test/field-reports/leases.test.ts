@@ -1,5 +1,6 @@
-import { consume, drain, mergeMap, pipe, run, type SourceEvent } from 'millrace'
+import { consume, drain, mergeMap, pipe, run } from 'millrace'
 import { describe, expect, it } from 'vitest'
+import { eventsOf } from '../support/events.js'
 import { expectStats, memoryQueue, queueOn } from '../support/queues.js'
 import { gate, until } from '../support/wait.js'
 
@@ -7,12 +8,6 @@ import { gate, until } from '../support/wait.js'
 function block(ms: number): void {
   const endsAt = performance.now() + ms
   while (performance.now() < endsAt);
-}
-
-function eventsOf(source: { events: { subscribe(next: (event: SourceEvent) => void): unknown } }): SourceEvent[] {
-  const events: SourceEvent[] = []
-  source.events.subscribe((event) => events.push(event))
-  return events
 }
 
 describe('leases while handling', () => {
@@ -65,6 +60,23 @@ describe('leases while handling', () => {
     expect(value?.signal.aborted).toBe(true)
     expect(await value?.ack()).toBe('stale')
     await source.stop()
+  })
+
+  it('N71 a cancel that a renewal on its way cannot know of yet aborts the signal once that is answered', async () => {
+    // The next renewal in turn comes too late for this test: only the cancel's own can abort the signal.
+    const { queue, backend } = memoryQueue({ leaseMs: 120_000 })
+    await queue.enqueueAll(['a', 'b'].map((id) => ({ payload: id, id })))
+    const source = queue.source()
+    const iterator = source[Symbol.asyncIterator]()
+    const [{ value: first }, { value: second }] = [await iterator.next(), await iterator.next()]
+    const renewal = backend.inject({ verb: 'renew', kind: 'hold-reply' })
+    expect(await queue.cancel('a')).toBe('cancelling')
+    await renewal.reached
+    expect(await queue.cancel('b')).toBe('cancelling')
+    renewal.release()
+    await until('both signals abort', () => first?.signal.aborted === true && second?.signal.aborted === true)
+    expect(second?.signal.reason).toMatchObject({ code: 'ERR_MILLRACE_MESSAGE_CANCELLED' })
+    await source.stop({ graceMs: 0 })
   })
 
   it('B12 a handler that ignores its cancel loses the message after the grace, and the account says so', async () => {

@@ -1,29 +1,7 @@
-import {
-  consume,
-  deadLetter,
-  LimitError,
-  mergeMap,
-  PayloadError,
-  pipe,
-  type Queue,
-  retryLater,
-  run,
-  type SourceEvent,
-} from 'millrace'
+import { consume, deadLetter, LimitError, mergeMap, PayloadError, pipe, type Queue, retryLater, run } from 'millrace'
 import { describe, expect, it } from 'vitest'
+import { eventsOf } from '../support/events.js'
 import { expectStats, memoryQueue, queueOn } from '../support/queues.js'
-
-/** Keeps the event loop from turning. */
-function _block(ms: number): void {
-  const endsAt = performance.now() + ms
-  while (performance.now() < endsAt);
-}
-
-function eventsOf(source: { events: { subscribe(next: (event: SourceEvent) => void): unknown } }): SourceEvent[] {
-  const events: SourceEvent[] = []
-  source.events.subscribe((event) => events.push(event))
-  return events
-}
 
 describe('payloads and ids', () => {
   it('G2 the same id after completion is a duplicate while its outcome is retained, and says so', async () => {

@@ -1,19 +1,7 @@
-import { mergeMap, pipe, run, type SourceEvent } from 'millrace'
+import { mergeMap, pipe, run } from 'millrace'
 import { describe, expect, it } from 'vitest'
 import { expectStats, memoryQueue } from '../support/queues.js'
 import { gate, turn } from '../support/wait.js'
-
-/** Keeps the event loop from turning. */
-function _block(ms: number): void {
-  const endsAt = performance.now() + ms
-  while (performance.now() < endsAt);
-}
-
-function _eventsOf(source: { events: { subscribe(next: (event: SourceEvent) => void): unknown } }): SourceEvent[] {
-  const events: SourceEvent[] = []
-  source.events.subscribe((event) => events.push(event))
-  return events
-}
 
 describe('stopping', () => {
   it('D1 close settles when the backend never answers again', async () => {

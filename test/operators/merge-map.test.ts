@@ -2,7 +2,7 @@ import { collect, concatMap, type Delivery, mergeMap, pipe, process as processed
 import { map, NEVER, of, take, throwError, timer } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { expectStats, memoryQueue } from '../support/queues.js'
-import { gate, turn } from '../support/wait.js'
+import { gate, turn, until } from '../support/wait.js'
 
 /** A queue that holds these payloads. */
 async function filled<T>(...payloads: T[]) {
@@ -147,6 +147,27 @@ describe('mergeMap', () => {
     expect(await source.stop()).toEqual({ released: 2, settledDuringGrace: 0, abandoned: 0 })
     expect([returned, unsubscribed]).toEqual([true, true])
     await expectStats(queue, { ready: 2, claimed: 0 })
+  })
+
+  it('unsubscribes an Observable handler whose lease is lost, and its lane is free again', async () => {
+    const { queue } = memoryQueue({ leaseMs: 60 })
+    await queue.enqueueAll([{ payload: 'endless' }, { payload: 'next' }])
+    const source = queue.source()
+    const seen: string[] = []
+    const handled = pipe(
+      source,
+      mergeMap(({ payload, attempt }) => {
+        seen.push(`${payload} ${attempt}`)
+        return payload === 'endless' && attempt === 1 ? NEVER : of(payload)
+      }, 1),
+    )
+    const subscription = handled.subscribe()
+    await until('it is handled', () => seen.length === 1)
+    await queue.purge({ state: 'claimed' })
+    await until('the lane takes the next', () => seen.length === 2)
+    expect(seen).toEqual(['endless 1', 'next 1'])
+    subscription.unsubscribe()
+    await source.stop()
   })
 
   it('works on what another mergeMap yields, and fails the stream when that fails', async () => {

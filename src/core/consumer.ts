@@ -11,11 +11,12 @@
  *
  * A claim request is never abandoned: whatever a late answer grants is released, newest first.
  */
-import type { Claim, ClaimReply, ClaimRequest, Hint, RequestToken, SettleCommand } from '../driver.js'
+import type { Claim, ClaimReply, Hint, SettleCommand } from '../driver.js'
 import { CancelledError, type CancelPhase, type DecodeError, type LeaseLostError } from '../errors.js'
 import type { Released, SourceEvent, Summary } from '../events.js'
 import { Eventual } from '../eventual.js'
 import { Account } from './account.js'
+import { ClaimCall, type ClaimListener, type ClaimTerms } from './claim-call.js'
 import type { Timer } from './clock.js'
 import { DeliveryHandle } from './delivery-handle.js'
 import { HeldClaim } from './held-claim.js'
@@ -24,9 +25,8 @@ import { Inbox, type InboxOwner } from './inbox.js'
 import { LeaseKeeper } from './leases.js'
 import type { ClaimOwner } from './owner.js'
 import { describeReason } from './policy.js'
-import { ask, type Request } from './request.js'
 import type { Member, Scope } from './scope.js'
-import { SETTLE_BOUND_MS, type SettleListener } from './settler.js'
+import type { SettleListener } from './settler.js'
 import { type StepBounds, type Stoppable, Stopping } from './stopping.js'
 import { ends, type Until } from './until.js'
 
@@ -35,17 +35,11 @@ const LARGEST_CLAIM = 1_000
 /** How often a source that ends when all is idle looks whether it is. */
 const LOOK_AGAIN_MS = 200
 
-export interface ConsumerOptions {
-  /** At most once: acked as it is handed over. */
-  readonly take: boolean
-  readonly group: string | undefined
-  readonly partition: string | undefined
+export interface ConsumerOptions extends ClaimTerms {
   readonly until: Until | undefined
   readonly drainMs: number
   readonly graceMs: number
-  readonly leaseMs: number
   readonly maxLeaseMs: number
-  readonly label: string
 }
 
 /** Where a consumer's deliveries go. */
@@ -74,7 +68,7 @@ export interface ConsumerContext<T> {
 
 type Intake = 'idle' | 'claiming' | 'parked'
 
-export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppable, Member {
+export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimListener, Stoppable, Member {
   readonly closed = new Eventual<Released>()
   readonly held = new Set<HeldClaim>()
   readonly kind: string
@@ -83,9 +77,9 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   private intake: Intake = 'idle'
   private demand = 0
   private readonly inbox = new Inbox<T>(this)
-  private claimRequest: Request<ClaimReply> | undefined
-  /** A claim was sent and is not answered; true from before the driver sees it, since it may call back. */
-  private asking = false
+  private readonly call: ClaimCall
+  /** Which hint was the last when the claim was sent: a later one may tell of what it missed. */
+  private claimedAtEpoch = 0
   private woken = false
   private lookAgain: Timer | undefined
   private ending: StopOptions['ending'] = 'silent'
@@ -103,6 +97,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
     this.hub = context.hub
     this.kind = `${options.group ?? ''}\u0000${options.partition ?? ''}`
     this.leases = new LeaseKeeper(this, options)
+    this.call = new ClaimCall(this.hub, options, this)
     this.hub.join(this)
     context.scope?.adopt(this)
   }
@@ -254,40 +249,11 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
     }
     this.woken = false
     const asked = Math.min(this.demand, LARGEST_CLAIM)
-    const epoch = this.hub.epoch
-    const sentAt = this.clock.now()
-    this.asking = true
-    ask(
-      this.hub,
-      (token) => this.hub.driver.claim(this.claimOf(token, asked)),
-      undefined,
-      (request) => {
-        this.claimRequest = request
-        if (!this.open) this.limitClaim()
-      },
-    ).listen(
-      (reply) => this.granted(reply, asked, epoch, sentAt),
-      (error) => this.refused(error, asked),
-    )
+    this.claimedAtEpoch = this.hub.epoch
+    this.call.send(asked)
   }
 
-  private claimOf(token: RequestToken, max: number): ClaimRequest {
-    const { take, leaseMs, label: consumer, group, partition } = this.options
-    if (group === undefined && partition === undefined) return { token, max, leaseMs, take, consumer }
-    return {
-      token,
-      max,
-      leaseMs,
-      take,
-      consumer,
-      ...(group !== undefined && { group }),
-      ...(partition !== undefined && { partition }),
-    }
-  }
-
-  private granted(reply: ClaimReply, asked: number, epoch: number, sentAt: number): void {
-    this.asking = false
-    this.claimRequest = undefined
+  onGranted(reply: ClaimReply, asked: number, sentAt: number): void {
     if (this.intake === 'claiming') this.intake = 'idle'
     for (const claim of reply.claims) this.inbox.add(this.hold(claim, sentAt))
     if (!this.open) {
@@ -300,13 +266,11 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
     if (full) this.hub.waiting.wakeNext(this.kind)
     this.deliver()
     if (!this.open || this.intake !== 'idle') return
-    if (full || this.hub.epoch !== epoch) this.goOn()
+    if (full || this.hub.epoch !== this.claimedAtEpoch) this.goOn()
     else this.foundEmpty(reply)
   }
 
-  private refused(error: unknown, asked: number): void {
-    this.asking = false
-    this.claimRequest = undefined
+  onClaimFailed(error: unknown, asked: number): void {
     this.intake = 'idle'
     if (this.open) return this.break(error)
     // No answer within the bound: whatever it granted lapses by itself.
@@ -399,7 +363,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   // --- stopping
 
   get claiming(): boolean {
-    return this.asking
+    return this.call.pending
   }
 
   releaseUnseen(): void {
@@ -435,18 +399,13 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
       options.drainMs ?? this.options.drainMs,
       options.graceMs ?? this.options.graceMs,
     )
-    this.limitClaim()
+    this.call.limit(this.stopping.graceMs)
   }
 
   private hasten(options: StopOptions): void {
     if (this.ending === 'silent') this.ending = options.ending
     this.stopping.hasten(options)
-    this.limitClaim()
-  }
-
-  /** A claim that was sent is waited for until it cannot matter any more, or the cancel has to come to its end. */
-  private limitClaim(): void {
-    this.claimRequest?.limit(Math.min(this.lapseMs(this.claimRequest), this.stopping.graceMs + SETTLE_BOUND_MS))
+    this.call.limit(this.stopping.graceMs)
   }
 
   /** What the cancel finds this consumer doing. */
@@ -477,10 +436,5 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, Stoppa
   private wakeUp(): void {
     this.hub.waiting.leave(this)
     this.wake()
-  }
-
-  /** When the lease that an unanswered claim could have created has certainly lapsed. */
-  private lapseMs(request: Request<ClaimReply>): number {
-    return Math.max(0, request.lastSentAt + this.options.leaseMs - this.clock.now())
   }
 }

@@ -1,0 +1,92 @@
+/**
+ * The claim request of one consumer: at most one on its way, never abandoned.
+ */
+import type { ClaimReply, ClaimRequest, RequestToken } from '../driver.js'
+import type { Hub } from './hub.js'
+import { ask, type Request } from './request.js'
+import { SETTLE_BOUND_MS } from './settler.js'
+
+/** What a consumer asks for in each of its claims. */
+export interface ClaimTerms {
+  /** At most once: acked as it is handed over. */
+  readonly take: boolean
+  readonly group: string | undefined
+  readonly partition: string | undefined
+  readonly leaseMs: number
+  readonly label: string
+}
+
+/** Told once how a claim request ended. */
+export interface ClaimListener {
+  onGranted(reply: ClaimReply, asked: number, sentAt: number): void
+  onClaimFailed(error: unknown, asked: number): void
+}
+
+export class ClaimCall {
+  /** Sent and not answered; true from before the driver sees it, since it may call back. */
+  pending = false
+  private request: Request<ClaimReply> | undefined
+  private graceMs: number | undefined
+
+  constructor(
+    private readonly hub: Hub,
+    private readonly terms: ClaimTerms,
+    private readonly listener: ClaimListener,
+  ) {}
+
+  send(asked: number): void {
+    const sentAt = this.hub.clock.now()
+    this.pending = true
+    ask(
+      this.hub,
+      (token) => this.hub.driver.claim(this.claimOf(token, asked)),
+      undefined,
+      (request) => this.goesOn(request),
+    ).listen(
+      (reply) => {
+        this.end()
+        this.listener.onGranted(reply, asked, sentAt)
+      },
+      (error) => {
+        this.end()
+        this.listener.onClaimFailed(error, asked)
+      },
+    )
+  }
+
+  /**
+   * Its consumer stops, with this much grace: from now on the answer is waited for until the lease that it could have
+   * created has certainly lapsed, or the cancel has to come to its end.
+   */
+  limit(graceMs: number): void {
+    this.graceMs = graceMs
+    if (!this.request) return
+    const lapsesInMs = this.request.lastSentAt + this.terms.leaseMs - this.hub.clock.now()
+    this.request.limit(Math.min(Math.max(0, lapsesInMs), graceMs + SETTLE_BOUND_MS))
+  }
+
+  private goesOn(request: Request<ClaimReply>): void {
+    this.request = request
+    // The driver may have called back, and what it did may have stopped the consumer.
+    if (this.graceMs !== undefined) this.limit(this.graceMs)
+  }
+
+  private end(): void {
+    this.pending = false
+    this.request = undefined
+  }
+
+  private claimOf(token: RequestToken, max: number): ClaimRequest {
+    const { take, leaseMs, label: consumer, group, partition } = this.terms
+    if (group === undefined && partition === undefined) return { token, max, leaseMs, take, consumer }
+    return {
+      token,
+      max,
+      leaseMs,
+      take,
+      consumer,
+      ...(group !== undefined && { group }),
+      ...(partition !== undefined && { partition }),
+    }
+  }
+}

@@ -49,12 +49,14 @@ export class Eventual<T> implements Promise<T> {
     return result
   }
 
-  readonly [Symbol.toStringTag] = 'Eventual'
-
   private state: 'pending' | 'resolved' | 'rejected' = 'pending'
   private locked = false
   private value: unknown
   private waiting: (() => void)[] | undefined
+
+  get [Symbol.toStringTag](): string {
+    return 'Eventual'
+  }
 
   /** Whether it has a value, and no error. */
   get fulfilled(): boolean {
@@ -92,9 +94,8 @@ export class Eventual<T> implements Promise<T> {
     onError?: ((error: unknown) => B | PromiseLike<B>) | null,
   ): Eventual<A | B> {
     const next = new Eventual<A | B>()
-    const run = () => this.pass(next, onValue, onError)
-    if (this.state === 'pending') this.wait(run)
-    else run()
+    if (this.state === 'pending') this.wait(() => this.pass(next, onValue, onError))
+    else this.pass(next, onValue, onError)
     return next
   }
 
@@ -103,6 +104,13 @@ export class Eventual<T> implements Promise<T> {
     if (this.state === 'resolved') onValue(this.value as T)
     else if (this.state === 'rejected') onError(this.value)
     else this.wait(() => this.listen(onValue, onError))
+  }
+
+  /** The native promise of the same. */
+  promise(): Promise<T> {
+    if (this.state === 'resolved') return Promise.resolve(this.value as T)
+    if (this.state === 'rejected') return Promise.reject(this.value)
+    return new Promise((resolve, reject) => this.listen(resolve, reject))
   }
 
   catch<B = never>(onError?: ((error: unknown) => B | PromiseLike<B>) | null): Eventual<T | B> {

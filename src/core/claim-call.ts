@@ -27,6 +27,8 @@ export class ClaimCall {
   pending = false
   private request: Request<ClaimReply> | undefined
   private graceMs: number | undefined
+  private asked = 0
+  private sentAt = 0
 
   constructor(
     private readonly hub: Hub,
@@ -35,23 +37,10 @@ export class ClaimCall {
   ) {}
 
   send(asked: number): void {
-    const sentAt = this.hub.clock.now()
+    this.asked = asked
+    this.sentAt = this.hub.clock.now()
     this.pending = true
-    ask(
-      this.hub,
-      (token) => this.hub.driver.claim(this.claimOf(token, asked)),
-      undefined,
-      (request) => this.goesOn(request),
-    ).listen(
-      (reply) => {
-        this.end()
-        this.listener.onGranted(reply, asked, sentAt)
-      },
-      (error) => {
-        this.end()
-        this.listener.onClaimFailed(error, asked)
-      },
-    )
+    ask(this.hub, this.claim, undefined, this.goesOn).listen(this.granted, this.failed)
   }
 
   /**
@@ -65,10 +54,24 @@ export class ClaimCall {
     this.request.limit(Math.min(Math.max(0, lapsesInMs), graceMs + SETTLE_BOUND_MS))
   }
 
-  private goesOn(request: Request<ClaimReply>): void {
+  private readonly claim = (token: RequestToken) => this.hub.driver.claim(this.claimOf(token, this.asked))
+
+  private readonly goesOn = (request: Request<ClaimReply>): void => {
     this.request = request
     // The driver may have called back, and what it did may have stopped the consumer.
     if (this.graceMs !== undefined) this.limit(this.graceMs)
+  }
+
+  private readonly granted = (reply: ClaimReply): void => {
+    const { asked, sentAt } = this
+    this.end()
+    this.listener.onGranted(reply, asked, sentAt)
+  }
+
+  private readonly failed = (error: unknown): void => {
+    const { asked } = this
+    this.end()
+    this.listener.onClaimFailed(error, asked)
   }
 
   private end(): void {

@@ -25,6 +25,7 @@ import { Inbox, type InboxOwner } from './inbox.js'
 import { LeaseKeeper } from './leases.js'
 import type { ClaimOwner } from './owner.js'
 import { describeReason } from './policy.js'
+import { Roster } from './roster.js'
 import type { Member, Scope } from './scope.js'
 import type { SettleListener } from './settler.js'
 import { type StepBounds, type Stoppable, Stopping } from './stopping.js'
@@ -70,7 +71,7 @@ type Intake = 'idle' | 'claiming' | 'parked'
 
 export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimListener, Stoppable, Member {
   readonly closed = new Eventual<Released>()
-  readonly held = new Set<HeldClaim>()
+  readonly held = new Roster<HeldClaim>()
   readonly kind: string
   readonly hub: Hub
 
@@ -139,7 +140,9 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   pump(): void {
     if (!this.open || this.intake !== 'idle' || this.demand === 0 || this.inbox.size > 0) return
     this.intake = 'claiming'
-    this.hub.ready().listen(
+    const ready = this.hub.ready()
+    if (ready.fulfilled) return this.claim()
+    ready.listen(
       () => this.claim(),
       (error) => this.break(error),
     )
@@ -232,7 +235,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   }
 
   onStalled(): void {
-    const oldest = this.held.values().next().value
+    const { oldest } = this.held
     if (oldest && this.demand === 0) this.emit({ type: 'stalled', oldestUnsettledId: oldest.claim.id })
   }
 

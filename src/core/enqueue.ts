@@ -13,7 +13,7 @@ export function enqueueEntries<T>(
   if (entries.length === 0) return Eventual.resolved([])
   refuseAborted(signal)
   for (const { partition } of entries) refusePartition(core, partition)
-  return Eventual.all(entries.map((entry) => core.prepare(entry))).then((messages) =>
+  return Eventual.all(entries.map((entry) => Eventual.from(core.prepare(entry)))).then((messages) =>
     core.store(messages, signal).then((statuses) => answers(messages, statuses)),
   )
 }
@@ -22,11 +22,14 @@ export function enqueueEntries<T>(
 export function enqueueOne<T>(core: QueueCore<T>, payload: T, options: EnqueueOptions | undefined): Eventual<Enqueued> {
   refuseAborted(options?.signal)
   refusePartition(core, options?.partition)
-  return core
-    .prepare({ ...options, payload })
-    .then((message) =>
-      core.store([message], options?.signal).then(([status = 'enqueued']) => ({ id: message.id, status })),
-    )
+  const message = core.prepare({ ...options, payload })
+  return message instanceof Eventual
+    ? message.then((prepared) => storeOne(core, prepared, options?.signal))
+    : storeOne(core, message, options?.signal)
+}
+
+function storeOne<T>(core: QueueCore<T>, message: NewMessage, signal: AbortSignal | undefined): Eventual<Enqueued> {
+  return core.store([message], signal).then(([status = 'enqueued']) => ({ id: message.id, status }))
 }
 
 function refuseAborted(signal: AbortSignal | undefined): void {

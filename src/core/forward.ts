@@ -4,7 +4,7 @@
 import type { Settlement } from '../delivery.js'
 import type { CarriedMessage, NewMessage } from '../driver.js'
 import { InvalidOptionError } from '../errors.js'
-import type { Eventual } from '../eventual.js'
+import { Eventual } from '../eventual.js'
 import { checkOptions } from '../options.js'
 import type { EnqueueOptions, Queue } from '../queue.js'
 import { coreOf } from './core-of.js'
@@ -29,17 +29,15 @@ export function forward<U>(
   checkOptions(options, 'forward', enqueueOptions)
   const target = coreOf(to)
   if (!target) throw new InvalidOptionError('forward.to', to, 'a Queue')
-  const prepared = target
-    .prepare({ ...options, payload })
-    .then((message) =>
-      target
-        .ready()
-        .then((): Command | Eventual<Command> =>
-          target.hub.backend === held.owner.backend
-            ? carrying({ queue: target.name, message }, reason)
-            : storing(target, held, message),
-        ),
-    )
+  const prepared = Eventual.from(target.prepare({ ...options, payload })).then((message) =>
+    target
+      .ready()
+      .then((): Command | Eventual<Command> =>
+        target.hub.backend === held.owner.backend
+          ? carrying({ queue: target.name, message }, reason)
+          : storing(target, held, message),
+      ),
+  )
   return held.settleAfter(prepared)
 }
 

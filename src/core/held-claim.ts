@@ -12,6 +12,7 @@ import type { SettledAs } from '../events.js'
 import { Eventual } from '../eventual.js'
 import type { ClaimOwner } from './owner.js'
 import type { Policy } from './policy.js'
+import type { Rostered } from './roster.js'
 import type { SettleListener } from './settler.js'
 
 /** A settlement without the names of the claim. */
@@ -36,7 +37,10 @@ export interface ClaimWatcher {
   claimEnded(claim: HeldClaim): void
 }
 
-export class HeldClaim implements SettleListener {
+export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
+  roster: object | undefined
+  before: HeldClaim | undefined
+  after: HeldClaim | undefined
   state: 'held' | 'settling' | 'ended' = 'held'
   /** How it ended, once it has. */
   endedAs: SettledAs | undefined

@@ -115,7 +115,7 @@ export class Hub implements RequestContext {
   turnSoon(): void {
     if (this.turnPending) return
     this.turnPending = true
-    this.clock.soon(() => this.turn())
+    this.clock.soon(this.endTurn)
   }
 
   /** What a claim or a sweep said of the next instant at which something becomes due. */
@@ -166,7 +166,7 @@ export class Hub implements RequestContext {
     }
   }
 
-  private turn(): void {
+  private readonly endTurn = (): void => {
     this.turnPending = false
     this.settler.flush()
     for (const member of this.eager) {

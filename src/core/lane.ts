@@ -10,6 +10,7 @@ import type { ClaimWatcher, Command, HeldClaim } from './held-claim.js'
 import type { Lanes } from './lanes.js'
 import { deliveriesOf } from './parcel.js'
 import { backoffMs, type Decision, describeReason } from './policy.js'
+import type { Rostered } from './roster.js'
 
 /** How one delivery ended. */
 export interface LaneReport<R> {
@@ -19,7 +20,10 @@ export interface LaneReport<R> {
   readonly error: unknown
 }
 
-export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher {
+export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered<Lane<V, R, O>> {
+  roster: object | undefined
+  before: Lane<V, R, O> | undefined
+  after: Lane<V, R, O> | undefined
   private readonly deliveries: readonly DeliveryHandle<unknown>[]
   private interrupt: Interrupt
   private run = 0

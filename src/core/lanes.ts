@@ -10,6 +10,7 @@ import type { Clock } from './clock.js'
 import { type DemandObserver, type DemandSubscription, demand } from './demand.js'
 import type { Handler } from './handler.js'
 import { Lane, type LaneReport } from './lane.js'
+import { Roster } from './roster.js'
 
 export interface LanesOptions<R, O> {
   readonly lanes: number
@@ -23,7 +24,7 @@ export interface LanesOptions<R, O> {
 export class Lanes<V, R, O> implements DemandSubscription, DemandObserver<V> {
   readonly clock: Clock
   private readonly upstream: DemandSubscription
-  private readonly running = new Set<Lane<V, R, O>>()
+  private readonly running = new Roster<Lane<V, R, O>>()
   private readonly results: O[] = []
   private wanted = 0
   /** Lanes that are free and for which nothing has been asked yet. */

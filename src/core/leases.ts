@@ -11,6 +11,7 @@ import { Eventual } from '../eventual.js'
 import type { Timer } from './clock.js'
 import type { HeldClaim } from './held-claim.js'
 import type { Hub } from './hub.js'
+import type { Roster } from './roster.js'
 
 export interface LeaseOptions {
   readonly leaseMs: number
@@ -19,7 +20,7 @@ export interface LeaseOptions {
 
 /** What the keeper needs from its consumer. */
 export interface LeaseHolder {
-  readonly held: ReadonlySet<HeldClaim>
+  readonly held: Roster<HeldClaim>
   readonly hub: Hub
   emit(event: SourceEvent): void
   /** Nothing was settled for a whole lease. */

@@ -82,7 +82,9 @@ export class QueueCore<T> {
 
   /** A call to the driver once the settings are agreed. */
   call<R>(verb: (driver: QueueDriver, token: RequestToken) => Reply<R>): Eventual<R> {
-    return this.ready().then(() => this.hub.request((token) => verb(this.hub.driver, token)))
+    const ready = this.ready()
+    const send = () => this.hub.request((token) => verb(this.hub.driver, token))
+    return ready.fulfilled ? send() : ready.then(send)
   }
 
   /** What a caller gets: a promise that also carries what `work` throws, and refuses after close. */
@@ -107,25 +109,23 @@ export class QueueCore<T> {
     return this.hub.ready()
   }
 
-  /** Checks and encodes one entry; rejects with a typed error. A queue that takes the stored codec has to ask for it first. */
-  prepare(entry: Entry<T>): Eventual<NewMessage> {
+  /**
+   * Checks and encodes one entry; throws, or rejects with, a typed error. A queue that takes the stored codec has to
+   * ask for it first.
+   */
+  prepare(entry: Entry<T>): NewMessage | Eventual<NewMessage> {
     if (!this.options.codec && !this.settings) return this.ready().then(() => this.encode(entry))
     return this.encode(entry)
   }
 
-  private encode(entry: Entry<T>): Eventual<NewMessage> {
-    try {
-      const checked = this.validate(entry.payload)
-      if (checked instanceof Eventual) return checked.then(() => this.message(entry))
-      return Eventual.resolved(this.message(entry))
-    } catch (error) {
-      return Eventual.rejected(error)
-    }
+  private encode(entry: Entry<T>): NewMessage | Eventual<NewMessage> {
+    const checked = this.validate(entry.payload)
+    return checked instanceof Eventual ? checked.then(() => this.message(entry)) : this.message(entry)
   }
 
   /** Stores what was prepared, all or nothing. */
   store(messages: readonly NewMessage[], signal?: AbortSignal): Eventual<readonly EnqueueStatus[]> {
-    const stored = this.hub.ready().then(() => this.hub.request((token) => this.hub.driver.enqueue(messages, token)))
+    const stored = this.call((driver, token) => driver.enqueue(messages, token))
     return signal ? untilAbort(stored, signal) : stored
   }
 

@@ -12,6 +12,7 @@
 import type { CancelledError } from '../errors.js'
 import type { Clock, Timer } from './clock.js'
 import type { HeldClaim } from './held-claim.js'
+import type { Roster } from './roster.js'
 
 export type Life = 'open' | 'draining' | 'grace' | 'closing' | 'closed'
 
@@ -24,7 +25,7 @@ export interface StepBounds {
 /** What is being stopped. */
 export interface Stoppable {
   readonly clock: Clock
-  readonly held: ReadonlySet<HeldClaim>
+  readonly held: Roster<HeldClaim>
   /** Whether a claim request is still to be answered. */
   readonly claiming: boolean
   /** Gives back what was claimed and not handed over. */

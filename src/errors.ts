@@ -144,6 +144,19 @@ export class BackendError extends MillraceError {
   readonly code = 'ERR_MILLRACE_BACKEND'
 }
 
+/** The store was written by a newer version of this library. Nothing in it was touched. */
+export class StoreVersionError extends MillraceError {
+  readonly code = 'ERR_MILLRACE_STORE_VERSION'
+
+  constructor(
+    readonly store: string,
+    readonly version: number,
+    readonly supported: number,
+  ) {
+    super(`${store} has version ${version} of the tables, and this library knows none above ${supported}`)
+  }
+}
+
 /** A request is older than the answers that the backend remembers. It was not run. */
 export class TokenExpiredError extends MillraceError {
   readonly code = 'ERR_MILLRACE_TOKEN_EXPIRED'

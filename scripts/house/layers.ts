@@ -8,8 +8,9 @@
  */
 import { type Import, resolveRelative, type SourceFile, type Violation } from './source.js'
 
-/** The client package of each backend. A new backend adds its line here. */
+/** The client package of each backend, and of what backends share. A new backend adds its line here. */
 const CLIENTS: Readonly<Record<string, readonly string[]>> = {
+  local: [],
   memory: [],
   sqlite: ['better-sqlite3'],
   redis: ['ioredis'],
@@ -80,7 +81,7 @@ function layerOf(name: string): Layer | undefined {
   const [folder, backend] = name.split('/')
   if (folder !== 'sources') return LAYERS[name]
   const clients = backend === undefined ? undefined : CLIENTS[backend]
-  return clients && { sees: ['.'], contractOnly: true, packages: ['rxjs', ...clients] }
+  return clients && { sees: ['.', 'sources/local'], contractOnly: true, packages: ['rxjs', ...clients] }
 }
 
 /** `core` for src/core/clock.ts, `sources/redis` for src/sources/redis/claim.ts, `.` for src/errors.ts. */

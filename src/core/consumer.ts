@@ -204,7 +204,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   }
 
   onRefused(claim: HeldClaim): void {
-    if (this.stopping.life === 'closing') this.fence(claim)
+    if (this.stopping.life === 'closing') this.giveBack(claim)
   }
 
   extend(claim: HeldClaim, ms: number): Eventual<'extended' | 'stale' | 'capped'> {
@@ -370,10 +370,10 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   }
 
   releaseUnseen(): void {
-    for (const claim of this.inbox.empty()) this.fence(claim)
+    for (const claim of this.inbox.empty()) this.giveBack(claim)
   }
 
-  fence(claim: HeldClaim): void {
+  giveBack(claim: HeldClaim): void {
     this.emit({ type: 'released', id: claim.claim.id })
     claim.takeBack({ kind: 'release', delivered: claim.delivered })
   }

@@ -104,7 +104,7 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
 
   /** Whether the lease is still surely ours; if not, it is given up here and now. */
   expireIfLate(): boolean {
-    if (this.state !== 'held' || this.owner.clock.now() < this.deadline) return false
+    if (this.state !== 'held' || !this.late) return false
     this.lose(this.stuck ? 'capped' : 'expired')
     return true
   }
@@ -123,9 +123,17 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
     if (!this.answerWithout()) this.send(command, refusal)
   }
 
-  /** Settles over the head of whoever holds the delivery, to whom it is stale from now on. */
+  /** Whether the lease may have run out by now, if nobody renewed it. */
+  get late(): boolean {
+    return this.owner.clock.now() >= this.deadline
+  }
+
+  /**
+   * Settles over the head of whoever holds the delivery, to whom it is stale from now on. Also past its deadline: the
+   * store may still hold the claim, and it is the store that knows.
+   */
   takeBack(command: Command): void {
-    if (this.answerWithout()) return
+    if (this.state !== 'held') return
     this.takenBack = true
     this.send(command, NOBODY)
   }
@@ -178,8 +186,9 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
     if (this.state === 'ended') return
     const outcome = this.outcome
     if (result.state === 'refused') {
+      // Nobody would try again.
+      if (this.takenBack) return this.onUnsettled(result.error)
       this.state = 'held'
-      this.takenBack = false
       this.outcome = undefined
       this.owner.onRefused(this)
       outcome?.reject(result.error)

@@ -178,13 +178,17 @@ export class Hub implements RequestContext {
   /** Listens for hints. Where that ends by itself, the slow poll stands in, and tries to listen again. */
   listen(): void {
     if (this.hints || this.closed || !this.busy) return
+    const wasDeaf = this.deaf
     this.deaf = false
     const hints = this.driver.arrivals().subscribe({
       next: (hint) => this.hinted(hint),
       error: (error) => this.goDeaf(error),
       complete: () => this.goDeaf(new BackendUnavailableError('the stream of hints ended')),
     })
-    if (!this.deaf) this.hints = hints
+    if (this.deaf) return
+    this.hints = hints
+    // What happened meanwhile was not hinted at.
+    if (wasDeaf) this.onUp()
   }
 
   private goDeaf(error: unknown): void {

@@ -13,6 +13,8 @@ export interface InboxOwner<T> {
   decode(bytes: Uint8Array): T | Eventual<T>
   handOver(claim: HeldClaim, payload: T): void
   onPoison(claim: HeldClaim, error: DecodeError): void
+  /** Gives back what was not handed over. */
+  giveBack(claim: HeldClaim): void
   /** A decoding that took its time is over: deliver what is left, or ask for more. */
   onDecoded(): void
 }
@@ -35,9 +37,8 @@ export class Inbox<T> {
   deliver(): void {
     while (this.claims.length > 0 && !this.decoding && this.owner.wants) {
       const claim = this.claims[0] as HeldClaim
-      // One that was lost while it waited here was never shown to anybody.
-      if (claim.state !== 'held' || claim.expireIfLate()) this.claims.shift()
-      else this.decode(claim)
+      if (claim.state === 'held' && !claim.late) this.decode(claim)
+      else this.skip(claim)
     }
   }
 
@@ -46,6 +47,12 @@ export class Inbox<T> {
     const left = this.claims.filter(({ state }) => state === 'held').reverse()
     this.claims = []
     return left
+  }
+
+  /** Lost while it waited here, or granted so late that its lease may have run out: nobody was shown it. */
+  private skip(claim: HeldClaim): void {
+    this.claims.shift()
+    if (claim.state === 'held') this.owner.giveBack(claim)
   }
 
   private decode(claim: HeldClaim): void {

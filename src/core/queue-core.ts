@@ -114,13 +114,19 @@ export class QueueCore<T> {
    * ask for it first.
    */
   prepare(entry: Entry<T>): NewMessage | Eventual<NewMessage> {
-    if (!this.options.codec && !this.settings) return this.ready().then(() => this.encode(entry))
-    return this.encode(entry)
+    const checked = this.validate(entry.payload)
+    return checked instanceof Eventual ? checked.then(() => this.encode(entry)) : this.encode(entry)
   }
 
   private encode(entry: Entry<T>): NewMessage | Eventual<NewMessage> {
-    const checked = this.validate(entry.payload)
-    return checked instanceof Eventual ? checked.then(() => this.message(entry)) : this.message(entry)
+    if (this.options.codec || this.settings) return this.message(entry, this.codec.encode(entry.payload))
+    // Encoded now all the same, by the codec that takes such a payload: the caller may change it meanwhile.
+    const { payload } = entry
+    const codec = (payload instanceof Uint8Array ? bytes() : json()) as Codec<T>
+    const early = this.message(entry, codec.encode(payload))
+    return this.ready().then(() =>
+      codec.name === this.codec.name ? early : { ...early, bytes: this.codec.encode(payload) },
+    )
   }
 
   /** Stores what was prepared, all or nothing. */
@@ -150,8 +156,7 @@ export class QueueCore<T> {
     this.settings = stored
   }
 
-  private message(entry: Entry<T>): NewMessage {
-    const encoded = this.codec.encode(entry.payload)
+  private message(entry: Entry<T>, encoded: Uint8Array): NewMessage {
     const maxPayloadBytes = this.settings?.limits.maxPayloadBytes ?? this.options.limits?.maxPayloadBytes
     if (maxPayloadBytes !== undefined && encoded.byteLength > maxPayloadBytes)
       throw new LimitError('maxPayloadBytes', maxPayloadBytes, encoded.byteLength)

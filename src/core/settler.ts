@@ -2,7 +2,7 @@
  * Gathers the settlements of one turn, from all consumers of a queue, into one request.
  */
 import type { QueueDriver, SettleCommand, SettleResult } from '../driver.js'
-import { BackendUnavailableError, SettlementUnknownError } from '../errors.js'
+import { BackendUnavailableError, ClosedError, SettlementUnknownError, TokenExpiredError } from '../errors.js'
 import { ask, type RequestContext } from './request.js'
 
 /** How long a settlement may stay unconfirmed. */
@@ -54,11 +54,17 @@ export class Settler {
         }
       },
       (error) => {
-        const reason = error instanceof BackendUnavailableError ? unknown(error) : error
-        for (const listener of listeners) listener.onUnsettled(reason)
+        for (const listener of listeners) tellFailure(listener, error)
       },
     )
   }
+}
+
+/** A request that was refused has changed nothing, unless the store has forgotten what became of it. */
+function tellFailure(listener: SettleListener, error: unknown): void {
+  if (error instanceof BackendUnavailableError) listener.onUnsettled(unknown(error))
+  else if (error instanceof ClosedError || error instanceof TokenExpiredError) listener.onUnsettled(error)
+  else listener.onSettled({ state: 'refused', error: error as Error })
 }
 
 const MISSING: SettleResult = { state: 'refused', error: new Error('the driver answered fewer results than commands') }

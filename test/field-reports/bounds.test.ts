@@ -1,6 +1,9 @@
-import { concatMap, drain, InvalidOptionError, mergeMap, pipe, run, type SourceOptions } from 'millrace'
-import { mergeMap as rxMergeMap } from 'rxjs'
+import { concatMap, type Delivery, drain, InvalidOptionError, mergeMap, pipe, run, type SourceOptions } from 'millrace'
+import { marbles } from 'millrace/testing'
+import { NEVER, mergeMap as rxMergeMap, takeUntil, timer } from 'rxjs'
 import { describe, expect, it } from 'vitest'
+import { SequenceLog } from '../../src/sources/memory/sequence-log.js'
+import { at } from '../marbles/handlers.js'
 import { expectStats, memoryQueue } from '../support/queues.js'
 import { gate, turn, until } from '../support/wait.js'
 
@@ -108,4 +111,38 @@ describe('bounds and order', () => {
     expect(seen).toBe(200)
     expect(backend.calls.length - before).toBeLessThan(1_200)
   })
+
+  it.each([2 ** 31, 2 ** 32])('F14 leases, delays and order hold across %d milliseconds of uptime', (instant) => {
+    const log: string[] = []
+    marbles(
+      (helpers) => {
+        const queue = helpers.testQueue('-', undefined, { leaseMs: 300 })
+        const entries = [{ payload: 'late', delayMs: 1_000 }, { payload: 'b', priority: 1 }, { payload: 'a' }]
+        at(helpers, instant - 500, () => {
+          void queue.enqueueAll(entries)
+          const handler = ({ payload, attempt }: Delivery<string>) => {
+            log.push(`${helpers.scheduler.frame - instant} ${payload}${attempt}`)
+            return NEVER.pipe(takeUntil(timer(1_200)))
+          }
+          pipe(queue.source(), mergeMap(handler, 2)).subscribe()
+        })
+        at(helpers, instant + 5_000, () => log.push(`${queue.inspect().stats.ackedTotal} acked`))
+      },
+      { maxFrames: instant + 6_000 },
+    )
+    expect(log).toEqual(['-500 a1', '-500 b1', '700 late1', '3 acked'])
+  })
+
+  it.each([2 ** 31, Number.MAX_SAFE_INTEGER - 2])(
+    'F14 what is numbered around %d is found and kept in order',
+    (number) => {
+      const log = new SequenceLog<number>()
+      const numbers = [-2, -1, 0, 1, 2].map((step) => number + step)
+      for (const each of numbers) log.push(each, each)
+      expect(log.after(number - 1, 9)).toEqual([number, number + 1, number + 2])
+      log.remove(number)
+      expect(log.after(number - 2, 9)).toEqual([number - 1, number + 1, number + 2])
+      expect(log.size).toBe(4)
+    },
+  )
 })

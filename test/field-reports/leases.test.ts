@@ -1,4 +1,6 @@
-import { consume, drain, mergeMap, pipe, run } from 'millrace'
+import { consume, type Delivery, drain, mergeMap, pipe, run } from 'millrace'
+import { marbles } from 'millrace/testing'
+import { interval, last, NEVER, type Observable, of, take, tap } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { eventsOf } from '../support/events.js'
 import { expectStats, memoryQueue, queueOn } from '../support/queues.js'
@@ -141,5 +143,30 @@ describe('leases while handling', () => {
     expect(events).toContainEqual({ type: 'credit-limited', credit: 1 })
     subscription.unsubscribe()
     await source.stop({ graceMs: 0 })
+  })
+
+  it('B20 a handler keeps its lease by proof of life, and one that is wedged loses it although the loop is free', () => {
+    const log: string[] = []
+    marbles((helpers) => {
+      const queue = helpers.testQueue('(ab)', undefined, { leaseMs: 300 })
+      const handler = (delivery: Delivery<string>): Observable<unknown> => {
+        const { id, attempt, signal } = delivery
+        signal.addEventListener('abort', () => log.push(`${id}${attempt} ${signal.reason.why}`))
+        if (id === 'b') return attempt === 1 ? NEVER : of(id)
+        return interval(800).pipe(
+          tap((step) => delivery.progress(step)),
+          take(10),
+          last(),
+        )
+      }
+      const source = queue.source({ maxLeaseMs: 1_000 })
+      source.events.subscribe((event) => {
+        if (event.type === 'settled') log.push(`${event.id} ${event.as}`)
+        if (event.type === 'stuck') log.push(`${event.id} stuck`)
+      })
+      pipe(source, mergeMap(handler, 2)).subscribe()
+      helpers.expectSubscriptions(queue.claimsOf('a')).toBe('^ 7999ms !')
+    })
+    expect(log).toEqual(['b stuck', 'b1 capped', 'b acked', 'a acked'])
   })
 })

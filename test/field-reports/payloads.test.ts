@@ -1,4 +1,17 @@
-import { consume, deadLetter, LimitError, mergeMap, PayloadError, pipe, type Queue, retryLater, run } from 'millrace'
+import {
+  BackendError,
+  collect,
+  consume,
+  deadLetter,
+  drain,
+  LimitError,
+  mergeMap,
+  PayloadError,
+  pipe,
+  type Queue,
+  retryLater,
+  run,
+} from 'millrace'
 import { describe, expect, it } from 'vitest'
 import { eventsOf } from '../support/events.js'
 import { expectStats, memoryQueue, queueOn } from '../support/queues.js'
@@ -120,5 +133,65 @@ describe('payloads and ids', () => {
       expect(letter.errors).toHaveLength(3)
     }
     await expectStats(queue, { dead: 1 })
+  })
+
+  it('F12 a message whose payload is gone does not hold up those behind it, and is told of', async () => {
+    const { queue, backend } = memoryQueue()
+    await queue.stats()
+    const store = backend.open(queue.name, { close: () => Promise.resolve() })
+    const hollow = { id: 'hollow', bytes: new Uint8Array(), priority: 0, delayMs: 0 }
+    await store.enqueue([hollow], { session: 'by hand', seq: 1, floor: 1 })
+    await store.close()
+    await queue.enqueue('behind')
+    const source = queue.source({ until: 'empty' })
+    const events = eventsOf(source)
+    const seen = pipe(
+      source,
+      mergeMap(({ payload }) => payload, 1),
+    )
+    expect(await collect(seen)).toEqual(['behind'])
+    expect(events).toContainEqual(expect.objectContaining({ type: 'decode-failed', id: 'hollow' }))
+    await expectStats(queue, { dead: 1, ready: 0 })
+  })
+
+  it('G10 a store that is out of room refuses by name, at once, and what is in it stays whole', async () => {
+    const { queue, backend } = memoryQueue()
+    await queue.enqueue('there')
+    const full = new BackendError('out of memory')
+    const enqueue = backend.inject({ verb: 'enqueue', kind: 'fail-request', error: full })
+    await expect(queue.enqueueAll([{ payload: 'a', id: 'a' }, { payload: 'b' }])).rejects.toThrow('out of memory')
+    await enqueue.reached
+    expect(backend.calls.filter((verb) => verb === 'enqueue')).toHaveLength(2)
+    await expectStats(queue, { ready: 1, enqueuedTotal: 1 })
+    expect(await queue.enqueue('a', { id: 'a' })).toMatchObject({ status: 'enqueued' })
+    expect([await queue.tryTake(), await queue.tryTake(), await queue.tryTake()]).toEqual(['there', 'a', undefined])
+    await expectStats(queue, { ackedTotal: 2, enqueuedTotal: 2 })
+  })
+
+  it('G12 acks whose replies are lost while old outcomes are forgotten leave nothing behind', async () => {
+    const ids = Array.from({ length: 20 }, (_, index) => `id ${index}`)
+    const { queue, backend } = memoryQueue({
+      retention: { maxOutcomes: 2 },
+      limits: { maxLength: ids.length, maxBytes: ids.length * '"x"'.length },
+    })
+    const entries = ids.map((id) => ({ payload: 'x', id }))
+    for (let round = 1; round <= 2; round += 1) {
+      // The second round has room, and free ids, only where the first left nothing.
+      const statuses = (await queue.enqueueAll(entries)).map(({ status }) => status)
+      expect(statuses).toEqual(ids.map(() => 'enqueued'))
+      backend.inject({ verb: 'settle', kind: 'fail-reply' })
+      await drain(
+        pipe(
+          queue.source(),
+          mergeMap(() => {}, 5),
+        ),
+      )
+      await expectStats(queue, { ackedTotal: round * ids.length, ready: 0, claimed: 0, dead: 0 })
+      const states = await Promise.all(ids.map(async (id) => (await queue.outcome(id, { timeoutMs: 0 })).state))
+      expect(states.filter((state) => state === 'done')).toHaveLength(2)
+      expect(states.filter((state) => state === 'unknown')).toHaveLength(18)
+      await queue.configure({ retention: { maxOutcomes: 0 } })
+      await queue.configure({ retention: { maxOutcomes: 2 } })
+    }
   })
 })

@@ -1,5 +1,8 @@
 import { mergeMap, pipe, run } from 'millrace'
+import { marbles } from 'millrace/testing'
 import { describe, expect, it } from 'vitest'
+import { Consumption, seenNext, WAYS } from '../marbles/cancelling.js'
+import { at } from '../marbles/handlers.js'
 import { expectStats, memoryQueue } from '../support/queues.js'
 import { gate, turn } from '../support/wait.js'
 
@@ -105,5 +108,31 @@ describe('stopping', () => {
     stop.abort()
     kill.abort()
     expect(await running).toMatchObject({ released: 1 })
+  })
+
+  it.each(WAYS)('C5 a cancel in the tick of the claim gives back what is granted after it (%s)', (way) => {
+    let log: string[] = []
+    let seen: string[] = []
+    let released: unknown
+    marbles((helpers) => {
+      const queue = helpers.testQueue('-----a', undefined, { latencies: { claim: '--r' } })
+      const consumption = new Consumption(helpers, queue, way, (source) => source)
+      log = consumption.log
+      const cancelOnceClaimed = () => {
+        const claims = queue.backend.calls.filter((verb) => verb === 'claim').length
+        if (claims === 2) consumption.cancel()
+        else at(helpers, 0, cancelOnceClaimed)
+      }
+      at(helpers, 5, cancelOnceClaimed)
+      helpers.expectSubscriptions(queue.claimsOf('a')).toBe(['-----^-!', '--------^-!'])
+      seen = seenNext(helpers, queue, 8)
+      at(helpers, 20, () => {
+        released = consumption.released
+      })
+    })
+    expect(log).toContain('7 cancelled')
+    expect(log.filter((line) => line.includes('out'))).toEqual([])
+    expect(seen).toEqual(['a 1 1'])
+    expect(released).toEqual({ released: 1, settledDuringGrace: 0, abandoned: 0 })
   })
 })

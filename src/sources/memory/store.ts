@@ -1,7 +1,8 @@
 import { DEFAULT_SETTINGS, ERRORS_KEPT, type NewMessage, type SharedSettings } from '../../driver.js'
+import { Fifo } from '../local/fifo.js'
+import { SessionBook } from '../local/sessions.js'
 import { Agenda } from './agenda.js'
 import type { Clock } from './clock.js'
-import { Fifo } from './fifo.js'
 import { HintBoard } from './hint-board.js'
 import { IdTable } from './id-table.js'
 import { type EndState, fill, type Message, NEVER, notesOf, sizeOf, strip } from './message.js'
@@ -9,7 +10,6 @@ import { MessagePool } from './message-pool.js'
 import { OrderedList } from './ordered-list.js'
 import { ReadySet } from './ready-set.js'
 import { SequenceLog } from './sequence-log.js'
-import { SessionBook } from './sessions.js'
 
 /** How many outcomes are forgotten when one is added: more than one, so that old ones are caught up with. */
 const OUTCOMES_PER_END = 4

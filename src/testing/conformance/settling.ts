@@ -104,6 +104,10 @@ async function failsAfterLoss(bench: Bench): Promise<void> {
   await owner.enqueue('job', { id: 'job' })
   stopRenewing(client)
   let lost: unknown
+  let start = () => {}
+  const started = new Promise<void>((resolve) => {
+    start = resolve
+  })
   let redeliver = () => {}
   const redelivered = new Promise<void>((resolve) => {
     redeliver = resolve
@@ -114,6 +118,7 @@ async function failsAfterLoss(bench: Bench): Promise<void> {
       source,
       retryLater({ baseMs: 0 }),
       mergeMap(async ({ signal }: Delivery<string>) => {
+        start()
         await until('the loss of the lease', () => signal.aborted)
         lost = signal.reason
         await redelivered
@@ -121,6 +126,7 @@ async function failsAfterLoss(bench: Bench): Promise<void> {
       }, 1),
     ),
   )
+  await soon('the handler', started)
   const second = await receive(owner, leaseMs * 2 + SLACK_MS)
   assert.deepEqual([second.payload, second.attempt, second.deliveryCount], ['job', 2, 2])
   redeliver()

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { Fifo } from '../../../src/sources/memory/fifo.js'
+import { Fifo } from '../../../src/sources/local/fifo.js'
 import { type Identified, IdTable } from '../../../src/sources/memory/id-table.js'
 import { type HeapItem, IndexedHeap } from '../../../src/sources/memory/indexed-heap.js'
 import { OrderedList, precedes } from '../../../src/sources/memory/ordered-list.js'

@@ -1,0 +1,104 @@
+import type { Observable } from 'rxjs'
+import type { Backend, BackendOwner, DriverFeatures, Hint } from '../../driver.js'
+import { Eventual } from '../../eventual.js'
+import { SessionBook } from '../local/sessions.js'
+import { MAX_BATCH, MAX_BATCH_BYTES } from './admission.js'
+import { Connection, type Durability, isInMemory, type Target } from './connection.js'
+import { type DriverHost, SqliteDriver } from './driver.js'
+import { asBackendError } from './errors.js'
+import { GroupCommit } from './group-commit.js'
+import { Hints } from './hints.js'
+import type { Transaction } from './transaction.js'
+
+export interface BackendOptions {
+  readonly durability: Durability
+  readonly busyTimeoutMs: number
+}
+
+/** The queues of one file. Connects at first use and lets go when the last queue closes. */
+export class SqliteBackend implements Backend, DriverHost {
+  readonly name = 'sqlite'
+  readonly features: DriverFeatures
+  readonly sessions = new SessionBook()
+  usable = true
+
+  readonly #keepsConnection: boolean
+  readonly #connection: Connection
+  readonly #hints: Hints
+  readonly #transactions: GroupCommit
+  readonly #owners = new Map<SqliteDriver, BackendOwner>()
+  #closing: Promise<void> | undefined
+
+  constructor(target: Target, { durability, busyTimeoutMs }: BackendOptions) {
+    const inMemory = isInMemory(target)
+    this.features = featuresOf(inMemory)
+    this.#keepsConnection = inMemory
+    this.#connection = new Connection(target, durability)
+    this.#hints = new Hints({
+      statements: () => this.#connection.statements,
+      asError: (error) => asBackendError(error, target.path),
+    })
+    this.#transactions = new GroupCommit({
+      path: target.path,
+      statements: () => this.#connection.statements,
+      busyMs: busyTimeoutMs,
+      committed: (queues) => this.#hints.committed(queues),
+    })
+  }
+
+  open(queue: string, owner: BackendOwner): SqliteDriver {
+    const driver = new SqliteDriver(queue, this)
+    if (this.#closing === undefined) this.#owners.set(driver, owner)
+    else void driver.close()
+    return driver
+  }
+
+  /** Lets every owner close in its own way, which needs the file, and only then lets go of it. */
+  close(): Promise<void> {
+    this.#closing ??= Promise.allSettled([...this.#owners.values()].map(async (owner) => owner.close())).then(() =>
+      this.#drop(),
+    )
+    return this.#closing
+  }
+
+  ask<T>(work: (tx: Transaction) => T): Eventual<T> {
+    return this.#transactions.ask(work)
+  }
+
+  hintsOf(queue: string): Observable<Hint> {
+    return this.#hints.of(queue)
+  }
+
+  watch(queue: string, id: string): void {
+    this.#hints.watch(queue, id)
+  }
+
+  release(driver: SqliteDriver): Eventual<void> {
+    this.#owners.delete(driver)
+    if (this.#owners.size > 0 || this.#keepsConnection) return Eventual.resolved(undefined)
+    return this.#transactions.settled().then(() => {
+      if (this.#owners.size === 0) this.#connection.close()
+    })
+  }
+
+  async #drop(): Promise<void> {
+    for (const driver of [...this.#owners.keys()]) await driver.close()
+    await this.#transactions.settled()
+    this.usable = false
+    this.#connection.close()
+  }
+}
+
+function featuresOf(inMemory: boolean): DriverFeatures {
+  return {
+    durable: !inMemory,
+    multiProcess: !inMemory,
+    exactHints: true,
+    serverTime: true,
+    groups: false,
+    partitions: false,
+    leaseStepMs: 1,
+    maxBatch: MAX_BATCH,
+    maxBatchBytes: MAX_BATCH_BYTES,
+  }
+}

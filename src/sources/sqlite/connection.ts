@@ -1,0 +1,76 @@
+/**
+ * The connection of a backend: made at first use, with the settings that its promises rest on.
+ */
+import Database from 'better-sqlite3'
+import type { SqliteConstructor, SqliteDatabase } from './database.js'
+import { migrate } from './schema.js'
+import { Statements } from './transaction.js'
+
+/** What a commit survives. */
+export type Durability = 'full' | 'normal'
+
+/** Where the connection leads. */
+export interface Target {
+  readonly path: string
+  /** The database itself where no other connection can reach it: one in memory that the caller opened. */
+  readonly shared?: SqliteDatabase
+  /** Opens a connection; that of the caller's own database, or of better-sqlite3. */
+  readonly open: SqliteConstructor
+  readonly readonly: boolean
+  readonly fileMustExist: boolean
+}
+
+/** The target of a path, or of a database that the caller has opened, which is left alone wherever that can be. */
+export function targetOf(database: string | SqliteDatabase): Target {
+  if (typeof database === 'string')
+    return { path: database, open: Database as SqliteConstructor, readonly: false, fileMustExist: false }
+  const open = database.constructor as SqliteConstructor
+  const target = { path: database.name, open, readonly: database.readonly, fileMustExist: true }
+  return database.memory ? { ...target, shared: database } : target
+}
+
+/** Whether nothing outlives the connection. */
+export function isInMemory({ path, shared }: Target): boolean {
+  return shared !== undefined || path === ':memory:'
+}
+
+export class Connection {
+  readonly #target: Target
+  readonly #durability: Durability
+  #statements: Statements | undefined
+
+  constructor(target: Target, durability: Durability) {
+    this.#target = target
+    this.#durability = durability
+  }
+
+  /** Throws what SQLite throws; nothing is left open then. */
+  get statements(): Statements {
+    this.#statements ??= new Statements(this.#open())
+    return this.#statements
+  }
+
+  close(): void {
+    if (this.#target.shared === undefined) this.#statements?.database.close()
+    this.#statements = undefined
+  }
+
+  #open(): SqliteDatabase {
+    const { path, shared, open: Open, readonly, fileMustExist } = this.#target
+    if (shared !== undefined) {
+      migrate(shared)
+      return shared
+    }
+    // No busy timeout: SQLite would wait on this thread, and everything else in the process with it.
+    const database = new Open(path, { timeout: 0, readonly, fileMustExist })
+    try {
+      database.pragma('journal_mode = WAL')
+      database.pragma(`synchronous = ${this.#durability}`)
+      migrate(database)
+      return database
+    } catch (error) {
+      database.close()
+      throw error
+    }
+  }
+}

@@ -1,0 +1,172 @@
+/**
+ * Runs everything that was asked for in one turn of the event loop in one transaction.
+ *
+ * A step is a function of the transaction alone, so it can be run again when its transaction was rolled back. A step
+ * that refuses throws a typed error before it has changed anything; whatever else is thrown rolls the transaction
+ * back, and its steps are run again one by one, so that only the one at fault fails.
+ *
+ * SQLite works on this thread: a transaction that has lasted for {@link SLICE_MS} is committed, and the rest waits for
+ * the next turn of the loop, so that timers and sockets get theirs. For the same reason a lock that somebody else
+ * holds is waited for by short tries, never inside SQLite.
+ */
+import { MillraceError } from '../../errors.js'
+import { Eventual } from '../../eventual.js'
+import { asBackendError, busyError, isBusy } from './errors.js'
+import type { QueueRow } from './queue-row.js'
+import { type Statements, Transaction } from './transaction.js'
+
+/** How long one transaction may go on taking in further steps. */
+const SLICE_MS = 4
+
+/** The tries to get a lock: the first pause and the longest. */
+const FIRST_PAUSE_MS = 1
+const LONGEST_PAUSE_MS = 20
+
+type Work<T> = (tx: Transaction) => T
+
+interface Step {
+  readonly work: Work<unknown>
+  readonly reply: Eventual<unknown>
+  readonly askedAt: number
+  /** Runs in a transaction of its own, since it may be what failed the one before. */
+  alone: boolean
+}
+
+export interface GroupCommitOptions {
+  readonly path: string
+  /** The open connection, opened now if need be. May throw what SQLite throws. */
+  readonly statements: () => Statements
+  /** How long a step may wait for a lock. */
+  readonly busyMs: number
+  /** Told of the queues that a committed transaction has touched, before its steps are answered. */
+  readonly committed: (queues: Iterable<QueueRow>) => void
+}
+
+export class GroupCommit {
+  readonly #options: GroupCommitOptions
+  #steps: Step[] = []
+  #scheduled = false
+  #busyTries = 0
+
+  constructor(options: GroupCommitOptions) {
+    this.#options = options
+  }
+
+  /** Answers when the transaction in which `work` ran has been committed. */
+  ask<T>(work: Work<T>): Eventual<T> {
+    const reply = new Eventual<T>()
+    this.#steps.push({ work, reply: reply as Eventual<unknown>, askedAt: performance.now(), alone: false })
+    this.#schedule()
+    return reply
+  }
+
+  /** Fulfils when all that was asked so far has been answered. */
+  settled(): Eventual<void> {
+    const last = this.#steps.at(-1)?.reply
+    const done = () => undefined
+    return last === undefined ? Eventual.resolved(undefined) : last.then(done, done)
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    setImmediate(() => this.#turn())
+  }
+
+  #turn(): void {
+    this.#scheduled = false
+    if (this.#steps.length === 0) return
+    let statements: Statements
+    try {
+      statements = this.#begin()
+    } catch (error) {
+      return isBusy(error) ? this.#waitForLock(error) : this.#failAll(error)
+    }
+    this.#busyTries = 0
+    this.#commit(statements)
+    if (this.#steps.length > 0) this.#schedule()
+  }
+
+  #begin(): Statements {
+    const statements = this.#options.statements()
+    // In a database that is shared with the caller, whose transaction is not ours to join.
+    if (statements.database.inTransaction) throw Object.assign(new Error('in a transaction'), { code: 'SQLITE_BUSY' })
+    statements.of('BEGIN IMMEDIATE').run()
+    return statements
+  }
+
+  #commit(statements: Statements): void {
+    const taken: Step[] = []
+    const answers: (() => void)[] = []
+    let tx: Transaction
+    try {
+      tx = new Transaction(statements)
+      this.#runSteps(tx, taken, answers)
+      tx.save()
+      statements.of('COMMIT').run()
+    } catch (error) {
+      if (statements.database.inTransaction) statements.of('ROLLBACK').run()
+      return this.#undone(taken, error)
+    }
+    this.#options.committed(tx.queues)
+    for (const answer of answers) answer()
+  }
+
+  #runSteps(tx: Transaction, taken: Step[], answers: (() => void)[]): void {
+    const endsAt = performance.now() + SLICE_MS
+    do {
+      if (taken.length > 0 && this.#steps[0]?.alone) return
+      const step = this.#steps.shift() as Step
+      taken.push(step)
+      answers.push(runStep(step, tx))
+      if (step.alone) return
+    } while (this.#steps.length > 0 && performance.now() < endsAt)
+  }
+
+  /** Nothing of these steps was stored. One alone has failed by itself; several are tried again one by one. */
+  #undone(steps: readonly Step[], error: unknown): void {
+    if (isBusy(error) || steps.length > 1) {
+      for (const step of steps) step.alone = steps.length > 1
+      this.#steps.unshift(...steps)
+      return isBusy(error) ? this.#waitForLock(error) : undefined
+    }
+    const [step] = steps
+    step?.reply.reject(asBackendError(error, this.#options.path))
+  }
+
+  /** Tries again in a while; what has waited for too long is given up, and was not done. */
+  #waitForLock(error: unknown): void {
+    const now = performance.now()
+    const late = this.#steps.filter(({ askedAt }) => now - askedAt >= this.#options.busyMs)
+    this.#steps = this.#steps.filter((step) => !late.includes(step))
+    if (this.#steps.length > 0) {
+      this.#scheduled = true
+      setTimeout(() => this.#turn(), this.#pauseMs())
+    }
+    for (const { reply } of late) reply.reject(busyError(this.#options.path, error))
+  }
+
+  /** Grows, and is never the same for two who wait for the same lock. */
+  #pauseMs(): number {
+    const fullMs = Math.min(FIRST_PAUSE_MS * 2 ** this.#busyTries, LONGEST_PAUSE_MS)
+    this.#busyTries += 1
+    return fullMs * (0.5 + Math.random() / 2)
+  }
+
+  #failAll(error: unknown): void {
+    const steps = this.#steps
+    this.#steps = []
+    for (const { reply } of steps) reply.reject(asBackendError(error, this.#options.path))
+  }
+}
+
+/** Runs a step; what it came to is told when the transaction has been committed. */
+function runStep({ work, reply }: Step, tx: Transaction): () => void {
+  try {
+    const value = work(tx)
+    return () => reply.resolve(value)
+  } catch (error) {
+    if (!(error instanceof MillraceError)) throw error
+    return () => reply.reject(error)
+  }
+}

@@ -1,0 +1,21 @@
+/**
+ * Where a message stands among the ready ones: by `rank`, then `place`, then `arrival`.
+ *
+ * Without ageing the rank is the priority and the place the instant of arrival. With it all priorities up to the cap
+ * share one rank that comes first, and the place is the arrival plus what the priority costs in waiting: a sum that
+ * never changes while the message waits. Priorities above the cap keep ranks of their own.
+ */
+import type { Ageing } from '../../driver.js'
+
+/** The rank of all messages for which waiting makes up for priority. */
+export const AGED = -1
+
+export interface Rank {
+  readonly rank: number
+  readonly place: number
+}
+
+export function rankOf(priority: number, arrivedAt: number, ageing: Ageing | null): Rank {
+  if (ageing === null || priority > ageing.cap) return { rank: priority, place: arrivedAt }
+  return { rank: AGED, place: arrivedAt + Math.round(priority * ageing.stepMs) }
+}

@@ -54,6 +54,12 @@ export interface Delivery<T> extends AsyncDisposable {
   readonly settled: boolean
   /** Done. `result` is kept as the message's outcome; it must be encodable as JSON. */
   ack(result?: unknown): Promise<Settlement>
+  /**
+   * Acks inside a transaction that the caller has begun on its own connection to the same store (`connection`), and is
+   * committed or rolled back with it. Answers at once; throws `UnsupportedError` where the backend has no such
+   * transactions, and the store's own errors. After a rollback the claim is held as before, and can be settled.
+   */
+  ackIn(connection: object, result?: unknown): Settlement
   /** Settles by the failure policies of the pipeline; with none, requeues with a growing delay until `maxDeliveries`. */
   fail(error: unknown): Promise<Settlement>
   requeue(options?: RequeueOptions): Promise<Settlement>

@@ -53,6 +53,8 @@ export interface DriverFeatures {
   readonly groups: boolean
   /** Order within a partition is kept by one live claim per partition. */
   readonly partitions: boolean
+  /** A transaction of the caller's own can carry an enqueue or an ack: the driver has {@link OwnTransaction}. */
+  readonly ownTransactions: boolean
   /** The smallest lease that the store can grant, and the step to which it rounds up. */
   readonly leaseStepMs: number
   /** The most messages that one `enqueue` may carry; more is refused with a `LimitError` naming `maxBatch`. */
@@ -347,6 +349,16 @@ export type StoredOutcome =
 /** States that `purge` may name. */
 export type PurgeState = 'ready' | 'delayed' | 'claimed' | 'dead'
 
+/**
+ * Verbs that run at once inside a transaction that the caller has begun on a connection of its own, and are committed
+ * or rolled back with it. Each throws instead of rejecting, and has changed nothing then.
+ */
+export interface OwnTransaction {
+  settings(connection: object, proposed: Partial<SharedSettings>): SharedSettings
+  enqueue(connection: object, batch: readonly NewMessage[]): readonly EnqueueStatus[]
+  settle(connection: object, command: SettleCommand): SettleResult
+}
+
 /** One queue of a backend. See the head of this file for what every verb promises. */
 export interface QueueDriver {
   /**
@@ -384,6 +396,8 @@ export interface QueueDriver {
   cancel(id: string): Reply<CancelReply>
   /** Never waits. With `watch`, a hint `outcome` follows when it changes. */
   outcome(id: string, watch: boolean): Reply<StoredOutcome>
+  /** Present where `features.ownTransactions` says so. */
+  readonly ownTransaction?: OwnTransaction
   /** Lets go of this queue. What is claimed stays claimed until it lapses. Repeating it is harmless. */
   close(): Reply<void>
 }

@@ -7,6 +7,7 @@ import { DeadLetters } from './core/dead-letters.js'
 import { enqueueEntries, enqueueOne } from './core/enqueue.js'
 import { listing, type QueuedMessage } from './core/listing.js'
 import { OutcomeWait } from './core/outcome-wait.js'
+import { enqueueIn } from './core/own-transaction.js'
 import { QueueCore } from './core/queue-core.js'
 import { receiveOne } from './core/receive.js'
 import * as rules from './core/rules.js'
@@ -155,6 +156,23 @@ export class Queue<T = unknown> implements AsyncDisposable {
       checkOptions(options, 'enqueueAll', rules.signalOption)
       return enqueueEntries(this.#core, entries, options?.signal)
     })
+  }
+
+  /**
+   * Stores one message inside a transaction that the caller has begun on its own connection to the same store: it is
+   * committed, and rolled back, with what else is in it. Answers at once. Throws what `enqueue` rejects with, and
+   * `UnsupportedError` where the backend has no such transactions or the schema validates asynchronously.
+   *
+   * @example
+   * ```ts
+   * db.transaction(() => {
+   *   db.prepare('INSERT INTO orders …').run(order)
+   *   orders.enqueueIn(db, order)
+   * })()
+   * ```
+   */
+  enqueueIn(connection: object, payload: T, options?: Omit<EnqueueOptions, 'signal'>): Enqueued {
+    return enqueueIn(this.#core, connection, payload, options)
   }
 
   /** A source of deliveries: cold, each subscription and each iteration is a consumer of its own. No I/O. */

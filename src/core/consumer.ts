@@ -11,7 +11,7 @@
  *
  * A claim request is never abandoned: whatever a late answer grants is released, newest first.
  */
-import type { Claim, ClaimReply, Hint, SettleCommand } from '../driver.js'
+import type { Backend, Claim, ClaimReply, Hint, QueueDriver, SettleCommand } from '../driver.js'
 import { CancelledError, type CancelPhase, type DecodeError, type LeaseLostError } from '../errors.js'
 import type { Released, SourceEvent, Summary } from '../events.js'
 import { Eventual } from '../eventual.js'
@@ -111,8 +111,12 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
     return this.hub.queue
   }
 
-  get backend(): object {
+  get backend(): Backend {
     return this.hub.backend
+  }
+
+  get driver(): QueueDriver {
+    return this.hub.driver
   }
 
   get summary(): Summary {
@@ -209,6 +213,10 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
 
   extend(claim: HeldClaim, ms: number): Eventual<'extended' | 'stale' | 'capped'> {
     return this.leases.extend(claim, ms)
+  }
+
+  confirm(claim: HeldClaim): void {
+    this.clock.soon(() => this.leases.confirm(claim))
   }
 
   progressed(claim: HeldClaim, value: unknown): void {

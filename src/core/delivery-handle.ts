@@ -9,6 +9,7 @@ import { boolean, checkOptions, delay, duration } from '../options.js'
 import type { EnqueueOptions, Queue } from '../queue.js'
 import { forward } from './forward.js'
 import type { Command, HeldClaim } from './held-claim.js'
+import { ackIn } from './own-transaction.js'
 import { type Decision, decide, describeReason, type Policy } from './policy.js'
 
 const NO_HEADERS: Readonly<Record<string, string>> = Object.freeze({})
@@ -56,13 +57,17 @@ export class DeliveryHandle<T> implements Delivery<T> {
   }
   get settled(): boolean {
     this.held.expireIfLate()
-    return this.held.state !== 'held'
+    return this.held.settled
   }
 
   ack(result?: unknown): Promise<Settlement> {
     return this.answer(() =>
       this.held.settle(result === undefined ? { kind: 'ack' } : { kind: 'ack', result: encodeResult(result) }),
     )
+  }
+
+  ackIn(connection: object, result?: unknown): Settlement {
+    return ackIn(this.held, connection, result === undefined ? undefined : encodeResult(result))
   }
 
   fail(error: unknown): Promise<Settlement> {

@@ -58,6 +58,8 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
   /** The failure policies, the one asked first last. */
   policies: Policy[] | undefined
 
+  /** It was acked in a transaction of the caller's own, and whether that was committed is not known yet. */
+  private ackedInTransaction = false
   private controller: AbortController | undefined
   private abortReason: AbortReason | undefined
   /** Nearly always there is one; a list for it would be half of what a claim costs. */
@@ -161,6 +163,38 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
     return outcome
   }
 
+  /** Acks in a transaction of the caller's own. It counts when the store has been asked what became of that. */
+  settleIn(ack: () => SettleResult): Settlement {
+    const answer = this.answerWithout()
+    if (answer) return answer
+    if (this.ackedInTransaction) return 'already-settled'
+    if (ack().state === 'stale') {
+      this.lose('taken')
+      return 'stale'
+    }
+    this.ackedInTransaction = true
+    this.owner.confirm(this)
+    return 'settled'
+  }
+
+  /** The transaction in which it was acked was rolled back: it is as if nobody had asked. */
+  rolledBack(): void {
+    this.ackedInTransaction = false
+  }
+
+  /** Whether a settlement was asked for, or the claim is gone. */
+  get settled(): boolean {
+    return this.state !== 'held' || this.ackedInTransaction
+  }
+
+  /** The store does not hold the claim any more: by the caller's own ack, or because somebody else took it away. */
+  gone(): void {
+    if (this.state === 'ended') return
+    if (!this.ackedInTransaction || this.late) return this.lose('taken')
+    this.end('acked')
+    this.owner.onEnded(this)
+  }
+
   /** Confirms a renewal that was sent at `sentAt`. */
   renewed(sentAt: number, leaseMs: number, leaseExpiresAt: number): void {
     this.deadline = sentAt + leaseMs - marginMs(leaseMs)
@@ -195,8 +229,8 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
       return
     }
     if (result.state === 'stale') {
-      this.lose('taken')
-      outcome?.resolve('stale')
+      this.gone()
+      outcome?.resolve(this.endedAs === 'acked' ? 'already-settled' : 'stale')
       return
     }
     this.end(endOf(result.state, this.requested))

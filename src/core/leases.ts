@@ -64,6 +64,15 @@ export class LeaseKeeper {
     else this.renew(claims.filter((claim) => claim.state === 'held'))
   }
 
+  /** Renews a claim that was acked in a transaction of the caller's: where that works it was rolled back. */
+  confirm(claim: HeldClaim): void {
+    if (claim.state !== 'held') return
+    this.send([claim], this.options.leaseMs).then(
+      ([result]) => result?.state !== 'stale' && claim.rolledBack(),
+      (error) => this.holder.emit({ type: 'error', error }),
+    )
+  }
+
   /** Asks for a lease of `ms` from now. */
   extend(claim: HeldClaim, ms: number): Eventual<'extended' | 'stale' | 'capped'> {
     const clock = this.holder.hub.clock
@@ -153,7 +162,7 @@ export class LeaseKeeper {
   private apply(claim: HeldClaim, result: RenewResult, sentAt: number): void {
     // A settlement that overtook the renewal makes its claim stale here; the settlement's own answer counts.
     if (claim.state !== 'held') return
-    if (result.state === 'stale') return claim.lose('taken')
+    if (result.state === 'stale') return claim.gone()
     claim.renewed(sentAt, result.leaseMs, result.leaseExpiresAt)
     if (result.state === 'cancelled') claim.abort(new MessageCancelledError(claim.claim.id))
   }

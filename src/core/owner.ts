@@ -1,4 +1,4 @@
-import type { SettleCommand } from '../driver.js'
+import type { Backend, QueueDriver, SettleCommand } from '../driver.js'
 import type { LeaseLostError } from '../errors.js'
 import type { Released, SourceEvent } from '../events.js'
 import type { Eventual } from '../eventual.js'
@@ -10,8 +10,9 @@ import type { SettleListener } from './settler.js'
 export interface ClaimOwner {
   readonly clock: Clock
   readonly queue: string
-  /** The store of the queue, to tell whether another queue shares it. */
-  readonly backend: object
+  /** The store of the queue, also to tell whether another queue shares it. */
+  readonly backend: Backend
+  readonly driver: QueueDriver
   readonly closed: Eventual<Released>
   send(command: SettleCommand, listener: SettleListener): void
   onEnded(claim: HeldClaim): void
@@ -20,5 +21,7 @@ export interface ClaimOwner {
   onUnknown(claim: HeldClaim, error: unknown): void
   extend(claim: HeldClaim, ms: number): Eventual<'extended' | 'stale' | 'capped'>
   emit(event: SourceEvent): void
+  /** Asks the store, when this turn has ended, whether a transaction of the caller's has really acked the claim. */
+  confirm(claim: HeldClaim): void
   progressed(claim: HeldClaim, value: unknown): void
 }

@@ -129,6 +129,11 @@ export class QueueCore<T> {
     )
   }
 
+  /** Agrees on the settings within a transaction of the caller's, unless that has been done. */
+  agreeIn(ask: (proposed: Partial<SharedSettings>) => SharedSettings): void {
+    if (!this.settings) this.accept(ask(proposed(this.options)))
+  }
+
   /** Stores what was prepared, all or nothing. */
   store(messages: readonly NewMessage[], signal?: AbortSignal): Eventual<readonly EnqueueStatus[]> {
     const stored = this.call((driver, token) => driver.enqueue(messages, token))

@@ -98,6 +98,7 @@ function faultyDriver(driver: QueueDriver, call: Call): QueueDriver {
     cancel: (id) => call('cancel', () => driver.cancel(id)),
     outcome: (id, watch) => call('outcome', () => driver.outcome(id, watch)),
     close: () => call('close', () => driver.close()),
+    ...(driver.ownTransaction && { ownTransaction: driver.ownTransaction }),
   }
 }
 

@@ -13,6 +13,7 @@ const FEATURES: DriverFeatures = {
   serverTime: true,
   groups: false,
   partitions: false,
+  ownTransactions: false,
   leaseStepMs: 1,
   maxBatch: MAX_BATCH,
   maxBatchBytes: MAX_BATCH_BYTES,

@@ -1,5 +1,5 @@
 import type { Observable } from 'rxjs'
-import type { Backend, BackendOwner, DriverFeatures, Hint } from '../../driver.js'
+import type { Backend, BackendOwner, DriverFeatures, Hint, OwnTransaction } from '../../driver.js'
 import { Eventual } from '../../eventual.js'
 import { SessionBook } from '../local/sessions.js'
 import { MAX_BATCH, MAX_BATCH_BYTES } from './admission.js'
@@ -8,6 +8,7 @@ import { type DriverHost, SqliteDriver } from './driver.js'
 import { asBackendError } from './errors.js'
 import { GroupCommit } from './group-commit.js'
 import { Hints } from './hints.js'
+import { ownTransactionOf } from './own-transaction.js'
 import type { Transaction } from './transaction.js'
 
 export interface BackendOptions {
@@ -22,7 +23,7 @@ export class SqliteBackend implements Backend, DriverHost {
   readonly sessions = new SessionBook()
   usable = true
 
-  readonly #keepsConnection: boolean
+  readonly #target: Target
   readonly #connection: Connection
   readonly #hints: Hints
   readonly #transactions: GroupCommit
@@ -30,13 +31,13 @@ export class SqliteBackend implements Backend, DriverHost {
   #closing: Promise<void> | undefined
 
   constructor(target: Target, { durability, busyTimeoutMs }: BackendOptions) {
-    const inMemory = isInMemory(target)
-    this.features = featuresOf(inMemory)
-    this.#keepsConnection = inMemory
+    this.features = featuresOf(isInMemory(target))
+    this.#target = target
     this.#connection = new Connection(target, durability)
     this.#hints = new Hints({
       statements: () => this.#connection.statements,
       asError: (error) => asBackendError(error, target.path),
+      shared: target.shared !== undefined,
     })
     this.#transactions = new GroupCommit({
       path: target.path,
@@ -73,9 +74,14 @@ export class SqliteBackend implements Backend, DriverHost {
     this.#hints.watch(queue, id)
   }
 
+  ownTransactionOf(queue: string): OwnTransaction {
+    const { path, shared } = this.#target
+    return ownTransactionOf(queue, path, (database) => database === shared)
+  }
+
   release(driver: SqliteDriver): Eventual<void> {
     this.#owners.delete(driver)
-    if (this.#owners.size > 0 || this.#keepsConnection) return Eventual.resolved(undefined)
+    if (this.#owners.size > 0 || isInMemory(this.#target)) return Eventual.resolved(undefined)
     return this.#transactions.settled().then(() => {
       if (this.#owners.size === 0) this.#connection.close()
     })
@@ -97,6 +103,7 @@ function featuresOf(inMemory: boolean): DriverFeatures {
     serverTime: true,
     groups: false,
     partitions: false,
+    ownTransactions: true,
     leaseStepMs: 1,
     maxBatch: MAX_BATCH,
     maxBatchBytes: MAX_BATCH_BYTES,

@@ -14,7 +14,8 @@ interface Ready extends Message {
   readonly bytes: Uint8Array
 }
 
-const NEXT_READY = `SELECT * FROM millrace_messages WHERE queue = ? AND state = 0 ORDER BY rank, place, arrival LIMIT ?`
+const NEXT_READY = `SELECT seq, id, bytes, attempt, deliveryCount, priority, key, headers, enqueuedAt, expiresAt, size
+  FROM millrace_messages WHERE queue = ? AND state = 0 ORDER BY rank, place, arrival LIMIT ?`
 const CLAIM = `UPDATE millrace_messages SET state = 2, fence = ?, leaseAt = ?, deliveryCount = deliveryCount + 1,
   consumer = ?, taken = ? WHERE seq = ?`
 

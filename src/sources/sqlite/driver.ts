@@ -6,6 +6,7 @@ import type {
   EnqueueStatus,
   Hint,
   NewMessage,
+  OwnTransaction,
   Page,
   Paged,
   PurgeState,
@@ -48,11 +49,13 @@ export interface DriverHost {
   hintsOf(queue: string): Observable<Hint>
   /** A hint `outcome` follows when this message has ended. */
   watch(queue: string, id: string): void
+  ownTransactionOf(queue: string): OwnTransaction
   release(driver: SqliteDriver): Reply<void>
 }
 
 /** One opened queue: each verb is a step of the next transaction. */
 export class SqliteDriver implements QueueDriver {
+  readonly ownTransaction: OwnTransaction
   readonly #queue: string
   readonly #host: DriverHost
   readonly #closed = new Subject<void>()
@@ -64,6 +67,7 @@ export class SqliteDriver implements QueueDriver {
   constructor(queue: string, host: DriverHost) {
     this.#queue = queue
     this.#host = host
+    this.ownTransaction = host.ownTransactionOf(queue)
   }
 
   settings(proposed: Partial<SharedSettings>): Reply<SharedSettings> {

@@ -39,6 +39,8 @@ export interface HintsOptions {
   /** The open connection, opened now if need be. May throw what SQLite throws. */
   readonly statements: () => Statements
   readonly asError: (error: unknown) => Error
+  /** Whether the caller works on our connection too, whose commits the number does not tell of. */
+  readonly shared: boolean
 }
 
 export class Hints {
@@ -98,7 +100,7 @@ export class Hints {
     try {
       const statements = this.#options.statements()
       const version = JSON.stringify(statements.of(DATA_VERSION).get())
-      if (version !== this.#dataVersion) this.#readAll(statements)
+      if (version !== this.#dataVersion || this.#options.shared) this.#readAll(statements)
       this.#dataVersion = version
       this.#up()
     } catch (error) {

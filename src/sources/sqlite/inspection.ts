@@ -28,7 +28,7 @@ const REQUEST_CANCEL = `UPDATE millrace_messages SET cancelRequested = 1 WHERE s
 const PURGED: Readonly<Record<PurgeState, string>> = {
   ready: `${SELECT_MESSAGES} WHERE queue = ? AND state = 0 ORDER BY rank, place, arrival LIMIT ?`,
   delayed: `${SELECT_MESSAGES} WHERE queue = ? AND state = 1 ORDER BY arrivedAt, arrival LIMIT ?`,
-  claimed: `${SELECT_MESSAGES} WHERE queue = ? AND state = 2 ORDER BY fence LIMIT ?`,
+  claimed: `${SELECT_MESSAGES} WHERE queue = ? AND state = 2 ORDER BY leaseAt LIMIT ?`,
   dead: `${SELECT_MESSAGES} WHERE queue = ? AND state = 3 ORDER BY endNumber LIMIT ?`,
 }
 

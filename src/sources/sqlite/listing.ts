@@ -5,6 +5,7 @@ import type { Transaction } from './transaction.js'
 
 /** A row with all its columns. */
 interface Row {
+  readonly seq: number
   readonly id: string
   readonly rank: number
   readonly place: number
@@ -36,8 +37,8 @@ interface Listing {
 
 const READY_ONES: Listing = { state: READY, order: ['rank', 'place', 'arrival'] }
 const DELAYED_ONES: Listing = { state: 1, order: ['arrivedAt', 'arrival'] }
-/** By the age of the claim. */
-const CLAIMED_ONES: Listing = { state: 2, order: ['fence'] }
+/** By the end of the lease. */
+const CLAIMED_ONES: Listing = { state: 2, order: ['leaseAt', 'seq'] }
 /** In the order in which they died. */
 const DEAD_ONES: Listing = { state: 3, order: ['endNumber'] }
 

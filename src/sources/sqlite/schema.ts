@@ -86,9 +86,8 @@ CREATE INDEX millrace_ended ON millrace_messages (queue, endNumber) WHERE state 
 CREATE INDEX millrace_expiring ON millrace_messages (queue, expiresAt) WHERE state < 2 AND expiresAt IS NOT NULL;
 `
 
-/** Lists claims in the order in which they were made, and finds the oldest arrival where waiting makes up for priority. */
+/** Finds the oldest arrival where waiting makes up for priority. */
 const SECOND = `
-CREATE INDEX millrace_claims ON millrace_messages (queue, fence) WHERE state = 2;
 CREATE INDEX millrace_aged ON millrace_messages (queue, priority, arrivedAt) WHERE state = 0 AND rank = -1;
 `
 
@@ -98,6 +97,7 @@ export const MIGRATIONS: readonly string[] = [FIRST, SECOND]
 export function migrate(database: SqliteDatabase, migrations = MIGRATIONS): void {
   // Looked at without a lock first: a file that is up to date is opened while others write to it.
   if (versionOf(database) === migrations.length) return
+  if (database.inTransaction) return upgrade(database, versionOf(database), migrations)
   database.exec('BEGIN IMMEDIATE')
   try {
     upgrade(database, versionOf(database), migrations)

@@ -11,6 +11,7 @@ import { depths } from './depths.js'
 import { endings } from './endings.js'
 import { enqueueing } from './enqueueing.js'
 import { expiry } from './expiry.js'
+import { featureFlags } from './feature-flags.js'
 import { forwarding } from './forwarding.js'
 import { handOvers } from './hand-overs.js'
 import { type Concern, type ConformanceOptions, registerConcern } from './kit.js'
@@ -87,4 +88,5 @@ const CONCERNS: readonly Concern[] = [
   endings,
   handOvers,
   lostReplies,
+  featureFlags,
 ]

@@ -31,6 +31,7 @@ export function folderOf(programs: readonly string[]): string {
   const paths = {
     millrace: 'index.ts',
     'millrace/memory': 'sources/memory/index.ts',
+    'millrace/sqlite': 'sources/sqlite/index.ts',
     'millrace/testing': 'testing/index.ts',
   }
   const config = {

@@ -7,17 +7,19 @@ export interface DemoOptions {
   /** The `node_modules` folder to audit. */
   readonly dir: string
   readonly lanes: number
+  /** Keeps nothing: what is not done when the process ends is forgotten with the rest. */
+  readonly memory: boolean
 }
 
-export const USAGE = 'usage: npm run demo -- [--dir <node_modules folder>] [--lanes <1 to 1000>]'
+export const USAGE = 'usage: npm run demo -- [--dir <node_modules folder>] [--lanes <1 to 1000>] [--memory]'
 
 const OWN_MODULES = fileURLToPath(new URL('../node_modules', import.meta.url))
 
 /** Throws an Error whose message says what is wrong. */
 export function readOptions(args: readonly string[]): DemoOptions {
-  const options = { dir: { type: 'string' }, lanes: { type: 'string' } } as const
-  const { dir = OWN_MODULES, lanes = '8' } = parseArgs({ args: [...args], options }).values
-  return { dir: folder(dir), lanes: laneCount(lanes) }
+  const options = { dir: { type: 'string' }, lanes: { type: 'string' }, memory: { type: 'boolean' } } as const
+  const { dir = OWN_MODULES, lanes = '8', memory = false } = parseArgs({ args: [...args], options }).values
+  return { dir: folder(dir), lanes: laneCount(lanes), memory }
 }
 
 function folder(dir: string): string {

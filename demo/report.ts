@@ -2,13 +2,15 @@
 import type { DeadLetter, Summary } from 'millrace'
 import type { Audit } from './audit.js'
 import type { Account, Package } from './pipeline.js'
+import { printable } from './printable.js'
 
 /** How many of the slowest and the largest are shown. */
 const MOST_ROWS = 5
 
 type Row = readonly [label: string, value: string]
 
-export function report(audits: readonly Audit[], refused: readonly DeadLetter<Package>[]): string {
+/** `audited` counts the packages too that an earlier run has audited and that are not installed any more. */
+export function report(audits: readonly Audit[], refused: readonly DeadLetter<Package>[], audited: number): string {
   return [
     section('Licences', licenceRows(audits)),
     section(
@@ -27,10 +29,15 @@ export function report(audits: readonly Audit[], refused: readonly DeadLetter<Pa
       'Dead letters',
       refused.map(({ payload, id, reason }) => [payload?.path ?? id, reason]),
     ),
-    section('Total', totals(audits)),
+    section('Total', totals(audits, audited - audits.length)),
   ]
     .filter((text) => text !== '')
     .join('\n\n')
+}
+
+/** What a run that goes on says of those before it. */
+export function resumedLine({ found, audited, refused }: Account): string {
+  return `resumed: ${audited + refused} of ${found} packages were done before`
 }
 
 export function accountLine({ found, audited, refused, left }: Account): string {
@@ -61,10 +68,12 @@ function topBy(audits: readonly Audit[], measure: (audit: Audit) => number, form
     .map((audit) => [titleOf(audit), format(measure(audit))])
 }
 
-function totals(audits: readonly Audit[]): Row[] {
+function totals(audits: readonly Audit[], uninstalled: number): Row[] {
   const sum = (measure: (audit: Audit) => number) => audits.reduce((total, audit) => total + measure(audit), 0)
+  const missing: Row[] = uninstalled > 0 ? [['uninstalled since', String(uninstalled)]] : []
   return [
     ['packages', String(audits.length)],
+    ...missing,
     ['files', String(sum(({ files }) => files))],
     ['size', formatBytes(sum(({ bytes }) => bytes))],
   ]
@@ -74,9 +83,10 @@ function titleOf({ name, version }: Audit): string {
   return version === '' ? name : `${name}@${version}`
 }
 
-/** A heading and two columns; nothing without rows. */
+/** A heading and two columns; nothing without rows. Names, licences and reasons are what the packages say they are. */
 function section(title: string, rows: readonly Row[]): string {
   if (rows.length === 0) return ''
-  const width = Math.max(...rows.map(([label]) => label.length))
-  return [title, ...rows.map(([label, value]) => `  ${label.padEnd(width)}  ${value}`)].join('\n')
+  const shown = rows.map(([label, value]) => [printable(label), printable(value)] as const)
+  const width = Math.max(...shown.map(([label]) => label.length))
+  return [title, ...shown.map(([label, value]) => `  ${label.padEnd(width)}  ${value}`)].join('\n')
 }

@@ -1,43 +1,9 @@
-/** The demo as users run it: a process of its own. */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
-import { describe, expect, it, onTestFinished } from 'vitest'
-import { tempTree } from './temp-tree.js'
-
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-interface Ended {
-  readonly code: number | null
-  readonly out: string
-  readonly err: string
-}
-
-function start(...args: string[]): ChildProcess {
-  const child = spawn(process.execPath, ['--import', 'tsx', 'demo/main.ts', ...args], { cwd: ROOT })
-  onTestFinished(() => void child.kill('SIGKILL'))
-  return child
-}
-
-function ended(child: ChildProcess): Promise<Ended> {
-  let out = ''
-  let err = ''
-  child.stdout?.on('data', (chunk) => (out += chunk))
-  child.stderr?.on('data', (chunk) => (err += chunk))
-  return new Promise((resolve) => child.on('close', (code) => resolve({ code, out, err })))
-}
-
-/** Enough packages that a signal sent at the first tenth comes long before the last. */
-function largeTree(): string {
-  const files: Record<string, string | object> = {}
-  for (let index = 0; index < 1_500; index += 1) {
-    files[`p${index}/package.json`] = { name: `p${index}`, license: 'MIT' }
-    files[`p${index}/lib/a.js`] = ''
-  }
-  return tempTree(files)
-}
+import { describe, expect, it } from 'vitest'
+import { accountOf, auditedTree, largeTree, startDemo } from './demo-process.js'
 
 describe('npm run demo', () => {
   it('audits every package and prints the account', async () => {
-    const dir = tempTree({
+    const dir = auditedTree({
       'a/package.json': { name: 'a', version: '1.0.0', license: 'MIT' },
       'a/data': 'x'.repeat(2_000),
       'a/node_modules/b/package.json': { name: 'b', version: '2.0.0', licenses: [{ type: 'ISC' }] },
@@ -46,7 +12,7 @@ describe('npm run demo', () => {
       'd/package.json': 'not JSON',
       'e/package.json': { name: 'e' },
     })
-    const { code, out, err } = await ended(start('--dir', dir, '--lanes', '2'))
+    const { code, out, err } = await startDemo('--dir', dir, '--lanes', '2').ended
     const shown = out.replace(/\d+\.\d ms/g, 'N ms').replaceAll(dir, 'DIR')
     const parts = shown.split('\n\n')
     expect(parts[0]).toBe('5 packages in DIR')
@@ -70,24 +36,35 @@ describe('npm run demo', () => {
   })
 
   it('stops cleanly at SIGINT and accounts for every package', async () => {
-    const child = start('--dir', largeTree(), '--lanes', '4')
+    const { child, ended } = startDemo('--dir', largeTree(), '--lanes', '4')
     child.stderr?.once('data', () => child.kill('SIGINT'))
-    const { code, out, err } = await ended(child)
+    const { code, out, err } = await ended
     expect(err).toContain('Stopping. Once more to force.')
     expect(out).toMatch(/\nStopped: \d+ finished within the grace, \d+ released, 0 abandoned\n/)
-    const [, found, audited, refused, left] =
-      /(\d+) found: (\d+) audited, (\d+) dead letters, (\d+) left/.exec(out) ?? []
-    expect(Number(found)).toBe(1_500)
-    expect(Number(left)).toBeGreaterThan(0)
-    expect(Number(audited) + Number(refused) + Number(left)).toBe(1_500)
+    const { found, audited, refused, left } = accountOf(out)
+    expect(found).toBe(1_500)
+    expect(left).toBeGreaterThan(0)
+    expect(audited + refused + left).toBe(1_500)
     expect(code).toBe(130)
   })
 
   it('goes on when nobody reads its output', async () => {
-    const child = start('--dir', tempTree({ 'a/package.json': { license: 'MIT' } }))
+    const { child, ended } = startDemo('--dir', auditedTree({ 'a/package.json': { license: 'MIT' } }))
     child.stdout?.destroy()
     child.stderr?.destroy()
-    expect((await ended(child)).code).toBe(0)
+    expect((await ended).code).toBe(0)
+  })
+
+  it('lets no control code of a package reach the terminal', async () => {
+    const dir = auditedTree({
+      'a\x1b[2J/package.json': { name: 'a\x1b]0;title\x07', version: '1\r2', license: 'MIT\n\x9b31m' },
+      'b\x1b[8m/index.js': '',
+    })
+    const { out, err } = await startDemo('--dir', dir).ended
+    expect(out).toContain('a\\x1b]0;title\\x07@1\\x0d2')
+    expect(out).toContain('MIT\\x0a\\x9b31m')
+    expect(out).toContain('b\\x1b[8m  UnreadablePackageError: ENOENT')
+    expect((out + err).replaceAll('\n', '')).not.toMatch(/\p{Cc}/u)
   })
 
   it.each([
@@ -95,7 +72,7 @@ describe('npm run demo', () => {
     [['--dir', '/no/such/folder'], '--dir: /no/such/folder is not a folder'],
     [['--speed', '9'], "Unknown option '--speed'"],
   ])('refuses %j', async (args, message) => {
-    const { code, out, err } = await ended(start(...args))
+    const { code, out, err } = await startDemo(...args).ended
     expect(err).toContain(`${message}\nusage: npm run demo`)
     expect(out).toBe('')
     expect(code).toBe(2)

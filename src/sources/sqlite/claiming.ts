@@ -1,13 +1,13 @@
 import type { Claim, ClaimReply, ClaimRequest } from '../../driver.js'
 import { expire, MAINTENANCE_STEP, maintain, nextAt } from './maintenance.js'
-import { instant, type Message } from './message.js'
+import { instant, type Message, SELECT_MESSAGES } from './message.js'
 import type { QueueRow } from './queue-row.js'
 import type { Transaction } from './transaction.js'
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] }
 
-/** A ready message with all that a claim shows of it. */
-interface Ready extends Message {
+/** What a claim needs and shows of a ready message. */
+interface Ready extends Pick<Message, 'seq' | 'id' | 'attempt' | 'deliveryCount' | 'priority' | 'size' | 'expiresAt'> {
   readonly enqueuedAt: number
   readonly key: string | null
   readonly headers: string | null
@@ -16,6 +16,7 @@ interface Ready extends Message {
 
 const NEXT_READY = `SELECT seq, id, bytes, attempt, deliveryCount, priority, key, headers, enqueuedAt, expiresAt, size
   FROM millrace_messages WHERE queue = ? AND state = 0 ORDER BY rank, place, arrival LIMIT ?`
+const WHOLE = `${SELECT_MESSAGES} WHERE seq = ?`
 const CLAIM = `UPDATE millrace_messages SET state = 2, fence = ?, leaseAt = ?, deliveryCount = deliveryCount + 1,
   consumer = ?, taken = ? WHERE seq = ?`
 
@@ -49,7 +50,8 @@ function grantUpTo(tx: Transaction, queue: QueueRow, request: ClaimRequest, clai
 function grantReady(tx: Transaction, queue: QueueRow, request: ClaimRequest, claims: Claim[]): void {
   const ready = tx.sql(NEXT_READY).all(queue.id, request.max - claims.length) as Ready[]
   for (const message of ready) {
-    if (message.expiresAt !== null && message.expiresAt <= tx.now) expire(tx, queue, message)
+    if (message.expiresAt !== null && message.expiresAt <= tx.now)
+      expire(tx, queue, tx.sql(WHOLE).get(message.seq) as Message)
     else claims.push(grant(tx, queue, message, request))
   }
 }

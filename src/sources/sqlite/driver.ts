@@ -33,7 +33,7 @@ import { claim, withNextDue } from './claiming.js'
 import { purgeDead, reviveDead } from './dead-letters.js'
 import { cancelMessage, outcomeOf, purgeStates, statsOf } from './inspection.js'
 import { listDeadLetters, listMessages } from './listing.js'
-import { maintain, open } from './maintenance.js'
+import { MAINTENANCE_STEP, maintain, open } from './maintenance.js'
 import type { QueueRow } from './queue-row.js'
 import { renew } from './renewing.js'
 import { configure, setPaused, settings } from './settings.js'
@@ -100,13 +100,14 @@ export class SqliteDriver implements QueueDriver {
   }
 
   sweep(limit: number): Reply<SweepReply> {
+    // What is left over is due at once, which the answer tells.
+    const step = Math.min(limit, MAINTENANCE_STEP)
     return this.#ask((tx) => {
-      // What opening the queue has moved counts too.
-      let moved = 0
+      let moved: number | undefined
       const queue = tx.queue(this.#queue, (row) => {
-        moved = open(tx, row)
+        moved = open(tx, row, step)
       })
-      moved += maintain(tx, queue, limit - moved)
+      moved ??= maintain(tx, queue, step)
       return withNextDue<{ moved: number; nextDueMs?: number }>({ moved }, tx, queue)
     })
   }

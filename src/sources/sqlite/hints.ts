@@ -47,7 +47,8 @@ export class Hints {
   readonly #options: HintsOptions
   readonly #boards = new Map<string, Board>()
   #timer: NodeJS.Timeout | undefined
-  #dataVersion: unknown
+  /** The connection that was looked at last, and what it said: another one counts from a number of its own. */
+  #looked: { readonly on: Statements; readonly version: string } | undefined
   #down = false
 
   constructor(options: HintsOptions) {
@@ -74,9 +75,14 @@ export class Hints {
 
   /** A transaction of this connection has changed these queues. */
   committed(queues: Iterable<QueueRow>): void {
-    for (const { name, id, counters } of queues) {
-      const { wakes, cancels, ends, deaths, purgedTotal, droppedTotal } = counters
-      this.#tell(name, { id, wakes, cancels, endings: ends + deaths + purgedTotal + droppedTotal })
+    try {
+      for (const { name, id, counters } of queues) {
+        const { wakes, cancels, ends, deaths, purgedTotal, droppedTotal } = counters
+        this.#tell(name, { id, wakes, cancels, endings: ends + deaths + purgedTotal + droppedTotal })
+      }
+    } catch (error) {
+      // What was committed is answered all the same.
+      this.#fail(error)
     }
   }
 
@@ -99,9 +105,10 @@ export class Hints {
   #poll(): void {
     try {
       const statements = this.#options.statements()
-      const version = JSON.stringify(statements.of(DATA_VERSION).get())
-      if (version !== this.#dataVersion || this.#options.shared) this.#readAll(statements)
-      this.#dataVersion = version
+      const looked = { on: statements, version: JSON.stringify(statements.of(DATA_VERSION).get()) }
+      const same = this.#looked?.on === looked.on && this.#looked.version === looked.version
+      if (!same || this.#options.shared) this.#readAll(statements)
+      this.#looked = looked
       this.#up()
     } catch (error) {
       this.#fail(error)

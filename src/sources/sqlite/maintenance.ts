@@ -51,9 +51,9 @@ export function nextAt(tx: Transaction, queue: QueueRow): number {
 }
 
 /** Opens a queue for a transaction: what is due is done first, as far as one step goes. Answers how much that was. */
-export function open(tx: Transaction, queue: QueueRow): number {
+export function open(tx: Transaction, queue: QueueRow, limit = MAINTENANCE_STEP): number {
   queue.nextAt = nextAt(tx, queue)
-  const moved = maintain(tx, queue, MAINTENANCE_STEP)
+  const moved = maintain(tx, queue, limit)
   if (queue.counters.reranked !== null) rerank(tx, queue)
   trimOutcomes(tx, queue)
   return moved

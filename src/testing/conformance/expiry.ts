@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type Concern, scenario } from './kit.js'
 import { assertDepth, next, nextNow, payloads } from './steps.js'
-import { all, pass, shortLeaseMs, soon } from './wait.js'
+import { all, pass, range, shortLeaseMs, soon, until } from './wait.js'
 
 /** What nobody took in time ends as it was told to, and what somebody took does not. */
 export const expiry: Concern = {
@@ -47,6 +47,22 @@ export const expiry: Concern = {
       assert.deepEqual(await payloads(queue), ['long'])
       await assertDepth(queue, { expiredTotal: 1, ackedTotal: 1 })
     }),
+
+    scenario(
+      'X23',
+      'more expired messages than a store ends in one step hide nothing and are all counted',
+      async (bench) => {
+        const queue = bench.queue()
+        const expired = 2_500
+        for (const _ of range(expired / 500))
+          await queue.enqueueAll(range(500).map(() => ({ payload: 'short', ttlMs: 1 })))
+        await queue.enqueue('long')
+        await pass(20)
+        assert.equal((await nextNow(queue)).payload, 'long')
+        await until('all are ended', async () => (await queue.stats()).ready === 0)
+        await assertDepth(queue, { claimed: 1, expiredTotal: expired, enqueuedTotal: expired + 1 })
+      },
+    ),
 
     scenario('X23', 'an expired message in front does not hold up the one behind it', async (bench) => {
       const queue = bench.queue()

@@ -64,6 +64,8 @@ export interface Bench {
   readonly durability: string
   /** The packages whose versions the header names. */
   readonly packages: readonly string[]
+  /** What else a reader must know to compare fairly. */
+  readonly notes?: readonly string[]
   readonly scenarios: readonly Scenario[]
   /** Measured rounds of scenarios that do not say. */
   readonly rounds?: number

@@ -49,6 +49,11 @@ export interface DriverFeatures {
   readonly exactHints: boolean
   /** `arrivedAt` and delays are reckoned by the store's clock, not by a client's. */
   readonly serverTime: boolean
+  /**
+   * What was sent in one turn of the program is carried out in that order. A claim is then sent together with the
+   * settlements that make room for it, and never finds more held than before.
+   */
+  readonly ordered: boolean
   /** Independent groups of consumers, each seeing every message. */
   readonly groups: boolean
   /** Order within a partition is kept by one live claim per partition. */

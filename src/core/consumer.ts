@@ -77,6 +77,8 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
 
   private intake: Intake = 'idle'
   private demand = 0
+  /** What will be asked for when the settlements that are on their way are confirmed. */
+  private foreseen = 0
   private readonly inbox = new Inbox<T>(this)
   private readonly call: ClaimCall
   /** Which hint was the last when the claim was sent: a later one may tell of what it missed. */
@@ -137,12 +139,20 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   request(n: number): void {
     if (!this.open) return
     this.demand += n
+    this.foreseen = Math.max(0, this.foreseen - n)
     if (this.intake === 'idle' && this.inbox.size === 0) this.hub.soon(this)
     else this.deliver()
   }
 
+  /** `n` more will be asked for when the settlements of this turn are confirmed. */
+  foresee(n: number): void {
+    if (!this.open || !this.backend.features.ordered) return
+    this.foreseen += n
+    this.hub.soon(this)
+  }
+
   pump(): void {
-    if (!this.open || this.intake !== 'idle' || this.demand === 0 || this.inbox.size > 0) return
+    if (!this.open || this.intake !== 'idle' || this.wanted === 0 || this.inbox.size > 0) return
     this.intake = 'claiming'
     const ready = this.hub.ready()
     if (ready.fulfilled) return this.claim()
@@ -253,13 +263,17 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
 
   // --- intake
 
+  private get wanted(): number {
+    return this.demand + this.foreseen
+  }
+
   private claim(): void {
-    if (!this.open || this.demand === 0) {
+    if (!this.open || this.wanted === 0) {
       this.intake = 'idle'
       return this.passOnWake()
     }
     this.woken = false
-    const asked = Math.min(this.demand, LARGEST_CLAIM)
+    const asked = Math.min(this.wanted, LARGEST_CLAIM)
     this.claimedAtEpoch = this.hub.epoch
     this.call.send(asked)
   }
@@ -398,6 +412,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   private begin(options: StopOptions): void {
     this.ending = options.ending
     this.demand = 0
+    this.foreseen = 0
     this.cancelled = new CancelledError(
       this.phase(),
       options.reason === undefined ? undefined : { cause: options.reason },

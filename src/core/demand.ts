@@ -16,6 +16,11 @@ export interface DemandObserver<T> {
 export interface DemandSubscription {
   /** Allows `n` more values. */
   request(n: number): void
+  /**
+   * So many more will be asked for as soon as the settlements of this turn are confirmed. Where the store carries out
+   * a turn in order, what they will need is claimed along with them; it is handed over when it is asked for.
+   */
+  foresee?(n: number): void
   /** Wants no more. What was claimed goes back; the scope tells when. */
   cancel(): void
 }

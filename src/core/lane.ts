@@ -96,7 +96,7 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered
       const decision = decisions[index] as Decision | 'release'
       this.settle(delivery, isAgain(decision) ? delivery.decide(error, Number.POSITIVE_INFINITY) : decision, error)
     })
-    this.release()
+    this.finish()
   }
 
   private runOnce(): void {
@@ -160,7 +160,7 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered
         delivery.held.settleQuietly(command, { resolve: nothing, reject: (error) => this.refused(delivery, error) })
     }
     afterwards()
-    this.release()
+    this.finish()
   }
 
   private ackCommand(): Command {
@@ -218,6 +218,12 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered
 
   private release(): void {
     if (this.ended && this.unsettled === 0) this.lanes.free(this)
+  }
+
+  /** The handler is over, and what is left to do is on its way to the store. */
+  private finish(): void {
+    if (this.unsettled === 0) this.lanes.free(this)
+    else this.lanes.willBeFree()
   }
 }
 

@@ -88,6 +88,11 @@ export class Lanes<V, R, O> implements DemandSubscription, DemandObserver<V> {
     } else this.results.push(result)
   }
 
+  /** A lane has sent its last settlement. */
+  willBeFree(): void {
+    if (this.mayAsk) this.upstream.foresee?.(1)
+  }
+
   free(lane: Lane<V, R, O>): void {
     if (!this.running.delete(lane)) return
     this.owed += 1
@@ -104,8 +109,13 @@ export class Lanes<V, R, O> implements DemandSubscription, DemandObserver<V> {
     })
   }
 
+  /** Whether somebody waits for what a lane would do. */
+  private get mayAsk(): boolean {
+    return !this.closed && !this.upstreamEnded && this.wanted > 0 && this.results.length === 0
+  }
+
   private ask(): void {
-    if (this.closed || this.upstreamEnded || this.owed === 0 || this.wanted === 0 || this.results.length > 0) return
+    if (this.owed === 0 || !this.mayAsk) return
     const n = this.owed
     this.owed = 0
     this.upstream.request(n)

@@ -134,6 +134,10 @@ class SourceSubscription<T> implements DemandSubscription {
     this.consumer.request(this.credit)
   }
 
+  foresee(n: number): void {
+    this.consumer.foresee(n)
+  }
+
   cancel(): void {
     this.forget()
     this.consumer.stop({ ending: 'silent' })

@@ -37,6 +37,7 @@ function connect<T, R>(
       unlimited ||= n === Number.POSITIVE_INFINITY
       upstream.request(n)
     },
+    foresee: (n) => upstream.foresee?.(n),
     cancel: () => upstream.cancel(),
   }
 }

@@ -11,6 +11,8 @@ const FEATURES: DriverFeatures = {
   multiProcess: false,
   exactHints: true,
   serverTime: true,
+  // It answers at once: there is nothing to be gained.
+  ordered: false,
   groups: false,
   partitions: false,
   ownTransactions: false,

@@ -101,6 +101,7 @@ function featuresOf(inMemory: boolean): DriverFeatures {
     multiProcess: !inMemory,
     exactHints: true,
     serverTime: true,
+    ordered: true,
     groups: false,
     partitions: false,
     ownTransactions: true,

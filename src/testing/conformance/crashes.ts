@@ -196,14 +196,15 @@ async function endOf(
   if (fault) actor.client.inject({ verb: '*', ...fault })
   const what = fault ? `${fault.kind} at call ${fault.nth}` : 'no fault'
   await within(20_000, what, play.act(actor.queue))
-  const { ready, delayed, claimed, dead, ackedTotal, forwardedTotal } = await owner.stats()
+  // A listing reads one state after the other, and would miss a message that becomes ready in between.
+  await until('no delay is left', async () => (await owner.stats()).delayed === 0)
+  const { ready, claimed, dead, ackedTotal, forwardedTotal } = await owner.stats()
   const listed = (await all(owner.peek())).map(({ payload, attempt, deliveryCount }) => [
     payload,
     attempt,
     deliveryCount,
   ])
-  // A delayed message may have become ready meanwhile: both are one state here.
-  return { waiting: ready + delayed, claimed, dead, ackedTotal, forwardedTotal, listed: listed.map(String).toSorted() }
+  return { ready, claimed, dead, ackedTotal, forwardedTotal, listed: listed.map(String).toSorted() }
 }
 
 /** One call fails, or is never answered; asked again it ends as if nothing had happened. */

@@ -39,6 +39,8 @@ export default defineConfig({
           exclude: slow,
           testTimeout: 30_000,
           hookTimeout: 60_000,
+          // Each spends most of its time waiting for leases and delays.
+          maxWorkers: '100%',
           sequence: { groupOrder: 1 },
         },
       },

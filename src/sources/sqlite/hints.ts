@@ -12,7 +12,7 @@ import type { QueueRow } from './queue-row.js'
 import type { Statements } from './transaction.js'
 
 /** How often the file is looked at while somebody waits. */
-export const POLL_MS = 20
+const POLL_MS = 20
 
 const DATA_VERSION = 'PRAGMA data_version'
 const SELECT_SIGNS = `SELECT id, wakes, cancels, ends + deaths + purgedTotal + droppedTotal AS endings

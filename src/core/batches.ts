@@ -39,6 +39,11 @@ export class Batches<T> implements DemandSubscription, DemandObserver<Delivery<T
     this.ask()
   }
 
+  foresee(n: number): void {
+    const missing = this.options.size * n - this.members.length - this.outstanding
+    if (!this.closed && missing > 0) this.upstream.foresee?.(missing)
+  }
+
   cancel(): void {
     if (this.closed) return
     this.close()

@@ -2,7 +2,7 @@
  * The connection of a backend: made at first use, with the settings that its promises rest on.
  */
 import Database from 'better-sqlite3'
-import type { SqliteConstructor, SqliteDatabase } from './database.js'
+import { fileOf, type SqliteConstructor, type SqliteDatabase } from './database.js'
 import { migrate } from './schema.js'
 import { Statements } from './transaction.js'
 
@@ -33,7 +33,7 @@ export function targetOf(database: string | SqliteDatabase): Target {
   if (typeof database === 'string')
     return { path: database, open: Database as SqliteConstructor, readonly: false, fileMustExist: false }
   const open = database.constructor as SqliteConstructor
-  const target = { path: database.name, open, readonly: database.readonly, fileMustExist: true }
+  const target = { path: fileOf(database), open, readonly: database.readonly, fileMustExist: true }
   return database.memory ? { ...target, shared: database } : target
 }
 

@@ -6,6 +6,8 @@ export interface SqliteStatement {
   run(...values: unknown[]): { readonly changes: number; readonly lastInsertRowid: number | bigint }
   get(...values: unknown[]): unknown
   all(...values: unknown[]): unknown[]
+  /** Whether integers come as bigints. */
+  safeIntegers(toggle: boolean): unknown
 }
 
 /** An open database of better-sqlite3, or of a package with the same interface. */
@@ -28,3 +30,9 @@ export type SqliteConstructor = new (
   path: string,
   options: { readonly timeout: number; readonly readonly?: boolean; readonly fileMustExist?: boolean },
 ) => SqliteDatabase
+
+/** The file of a database, whatever path it was opened with and wherever the process has gone since. */
+export function fileOf(database: SqliteDatabase): string {
+  const files = database.pragma('database_list') as { readonly name: string; readonly file: string }[]
+  return files.find(({ name }) => name === 'main')?.file || database.name
+}

@@ -6,7 +6,12 @@ import { BackendError, BackendUnavailableError, MillraceError } from '../../erro
 /** Somebody else holds the lock: nothing was done, and asking again may help. */
 export function isBusy(error: unknown): boolean {
   const code = codeOf(error)
-  return code.startsWith('SQLITE_BUSY') || code.startsWith('SQLITE_LOCKED')
+  return code.startsWith('SQLITE_BUSY') || code.startsWith('SQLITE_LOCKED') || isIterating(error)
+}
+
+/** The caller is in the middle of a query, on a connection that it shares with us. */
+function isIterating(error: unknown): boolean {
+  return error instanceof TypeError && error.message.includes('busy executing')
 }
 
 /** The typed error for what a statement threw. */

@@ -105,7 +105,7 @@ export class GroupCommit {
       tx.save()
       statements.of('COMMIT').run()
     } catch (error) {
-      if (statements.database.inTransaction) statements.of('ROLLBACK').run()
+      rollBack(statements)
       return this.#undone(taken, error)
     }
     this.#options.committed(tx.queues)
@@ -158,6 +158,13 @@ export class GroupCommit {
     this.#steps = []
     for (const { reply } of steps) reply.reject(asBackendError(error, this.#options.path))
   }
+}
+
+/** Some errors have rolled back already, and a connection that is lost cannot: nothing is stored either way. */
+function rollBack(statements: Statements): void {
+  try {
+    if (statements.database.inTransaction) statements.of('ROLLBACK').run()
+  } catch {}
 }
 
 /** Runs a step; what it came to is told when the transaction has been committed. */

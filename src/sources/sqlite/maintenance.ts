@@ -18,7 +18,7 @@ import {
   trimOutcomes,
 } from './message.js'
 import type { QueueRow } from './queue-row.js'
-import { AGED } from './rank.js'
+import { AGED, stepOf } from './rank.js'
 import type { Transaction } from './transaction.js'
 
 /** How many messages one transaction moves at most before it does its own work, so that none takes long. */
@@ -137,7 +137,7 @@ export function rerank(tx: Transaction, queue: QueueRow): void {
   const { seq } = tx.sql(RERANK_UP_TO).get(from, MAINTENANCE_STEP * 5) as { seq: number | null }
   counters.reranked = seq
   if (seq === null) return
-  const { stepMs, cap } = settings.ageing ?? { stepMs: 0, cap: AGED }
-  tx.sql(RERANK_STRICT).run(queue.id, from, seq, cap)
-  tx.sql(RERANK_AGED).run(stepMs, queue.id, from, seq, cap)
+  const { ageing } = settings
+  tx.sql(RERANK_STRICT).run(queue.id, from, seq, ageing?.cap ?? AGED)
+  if (ageing !== null) tx.sql(RERANK_AGED).run(stepOf(ageing), queue.id, from, seq, ageing.cap)
 }

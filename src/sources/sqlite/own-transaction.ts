@@ -5,7 +5,7 @@ import { statSync } from 'node:fs'
 import type { EnqueueStatus, NewMessage, OwnTransaction, SettleCommand, SettleResult } from '../../driver.js'
 import { InvalidOptionError } from '../../errors.js'
 import { admit, planAdmission } from './admission.js'
-import type { SqliteDatabase } from './database.js'
+import { fileOf, type SqliteDatabase } from './database.js'
 import { asBackendError } from './errors.js'
 import { open } from './maintenance.js'
 import type { QueueRow } from './queue-row.js'
@@ -85,8 +85,9 @@ function openQueue(tx: Transaction, name: string): QueueRow {
 
 /** A message in another file would be one that nobody consumes. */
 function refuseOther(connection: object, path: string): void {
-  const { name, prepare } = connection as Partial<SqliteDatabase>
-  if (typeof name !== 'string' || typeof prepare !== 'function' || !isSameFile(name, path))
+  const database = connection as SqliteDatabase
+  const fits = typeof database?.prepare === 'function' && typeof database.pragma === 'function'
+  if (!fits || !isSameFile(fileOf(database), path))
     throw new InvalidOptionError('connection', connection, `a better-sqlite3 connection to ${path}`)
 }
 

@@ -122,9 +122,11 @@ function versionOf(database: SqliteDatabase): number {
   if (!tablesOf(database).includes('millrace_meta')) return 0
   try {
     const row = database.prepare('SELECT version FROM millrace_meta').get() as { version: number } | undefined
-    if (row !== undefined) return row.version
+    if (row !== undefined) return Number(row.version)
   } catch (error) {
-    throw foreign(database, 'millrace_meta', error)
+    // There is no such column. Anything else, a lock say, is told as what it is.
+    if ((error as { code?: unknown }).code === 'SQLITE_ERROR') throw foreign(database, 'millrace_meta', error)
+    throw error
   }
   throw foreign(database, 'millrace_meta')
 }

@@ -2,8 +2,11 @@
  * One transaction as the steps see it: the instant at which it happens, the rows of the queues it touches, and its
  * statements. Nothing of it outlives a rollback, so a step that was rolled back can simply be run again.
  */
+
+import { StoreVersionError } from '../../errors.js'
 import type { SqliteDatabase, SqliteStatement } from './database.js'
 import { type Counters, INSERT_QUEUE, QueueRow, SELECT_QUEUE, UPDATE_QUEUE } from './queue-row.js'
+import { MIGRATIONS } from './schema.js'
 
 /**
  * The time of the host, which all processes that share the file share too. SQLite's own clock and not the one of
@@ -21,6 +24,8 @@ export class Statements {
     let statement = this.#prepared.get(sql)
     if (statement === undefined) {
       statement = this.database.prepare(sql)
+      // A connection of the caller's may be set to give bigints.
+      statement.safeIntegers(false)
       this.#prepared.set(sql, statement)
     }
     return statement
@@ -72,6 +77,10 @@ export class Transaction {
       this.sql(INSERT_QUEUE).run(name)
       stored = this.sql(SELECT_QUEUE).get(name)
     }
-    return new QueueRow(name, stored as Counters & { id: number })
+    const { version, ...row } = stored as Counters & { id: number; version: number }
+    // Another process may have brought the tables to a newer version since we opened them.
+    if (version > MIGRATIONS.length)
+      throw new StoreVersionError(this.#statements.database.name, version, MIGRATIONS.length)
+    return new QueueRow(name, row)
   }
 }

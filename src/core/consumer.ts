@@ -218,7 +218,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   }
 
   onRefused(claim: HeldClaim): void {
-    if (this.stopping.life === 'closing') this.giveBack(claim)
+    if (this.stopping.life === 'closing') this.release(claim)
   }
 
   extend(claim: HeldClaim, ms: number): Eventual<'extended' | 'stale' | 'capped'> {
@@ -253,7 +253,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   }
 
   onStalled(): void {
-    const { oldest } = this.held
+    const { first: oldest } = this.held
     if (oldest && this.demand === 0) this.emit({ type: 'stalled', oldestUnsettledId: oldest.claim.id })
   }
 
@@ -392,10 +392,10 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   }
 
   releaseUnseen(): void {
-    for (const claim of this.inbox.empty()) this.giveBack(claim)
+    for (const claim of this.inbox.empty()) this.release(claim)
   }
 
-  giveBack(claim: HeldClaim): void {
+  release(claim: HeldClaim): void {
     this.emit({ type: 'released', id: claim.claim.id })
     claim.takeBack({ kind: 'release', delivered: claim.delivered })
   }

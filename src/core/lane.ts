@@ -141,7 +141,7 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered
       for (const delivery of this.deliveries) {
         if (delivery.held.state === 'held') this.settle(delivery, 'release', delivery.held.reason)
       }
-      this.release()
+      this.freeIfDone()
     })
   }
 
@@ -204,7 +204,7 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered
           error: this.failure,
         }),
       )
-    this.release()
+    this.freeIfDone()
   }
 
   private deliveryOf(claim: HeldClaim): DeliveryHandle<unknown> {
@@ -216,7 +216,7 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered
     if (onValue) this.lanes.emit(onValue(value))
   }
 
-  private release(): void {
+  private freeIfDone(): void {
     if (this.ended && this.unsettled === 0) this.lanes.free(this)
   }
 

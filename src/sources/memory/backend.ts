@@ -43,7 +43,7 @@ export class MemoryBackend implements Backend {
         return isUsable()
       },
       storeOf: (queue) => this.#storeOf(queue),
-      release: (driver) => void this.#owners.delete(driver),
+      letGo: (driver) => void this.#owners.delete(driver),
     }
   }
 

@@ -31,7 +31,7 @@ export class SqliteBackend implements Backend, DriverHost {
   #closing: Promise<void> | undefined
 
   constructor(target: Target, { durability, busyTimeoutMs }: BackendOptions) {
-    this.features = featuresOf(isInMemory(target))
+    this.features = featuresOf(target)
     this.#target = target
     this.#connection = new Connection(target, durability)
     this.#hints = new Hints({
@@ -42,7 +42,7 @@ export class SqliteBackend implements Backend, DriverHost {
     this.#transactions = new GroupCommit({
       path: target.path,
       statements: () => this.#connection.statements,
-      busyMs: busyTimeoutMs,
+      busyTimeoutMs,
       committed: (queues) => this.#hints.committed(queues),
     })
   }
@@ -79,7 +79,7 @@ export class SqliteBackend implements Backend, DriverHost {
     return ownTransactionOf(queue, path, (database) => database === shared)
   }
 
-  release(driver: SqliteDriver): Eventual<void> {
+  letGo(driver: SqliteDriver): Eventual<void> {
     this.#owners.delete(driver)
     if (this.#owners.size > 0 || isInMemory(this.#target)) return Eventual.resolved(undefined)
     return this.#transactions.settled().then(() => {
@@ -95,7 +95,8 @@ export class SqliteBackend implements Backend, DriverHost {
   }
 }
 
-function featuresOf(inMemory: boolean): DriverFeatures {
+function featuresOf(target: Target): DriverFeatures {
+  const inMemory = isInMemory(target)
   return {
     durable: !inMemory,
     multiProcess: !inMemory,
@@ -104,7 +105,8 @@ function featuresOf(inMemory: boolean): DriverFeatures {
     ordered: true,
     groups: false,
     partitions: false,
-    ownTransactions: true,
+    // No other connection reaches a database in memory that is ours alone.
+    ownTransactions: !inMemory || target.shared !== undefined,
     leaseStepMs: 1,
     maxBatch: MAX_BATCH,
     maxBatchBytes: MAX_BATCH_BYTES,

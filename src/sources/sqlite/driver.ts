@@ -3,6 +3,7 @@ import type {
   CancelReply,
   ClaimReply,
   ClaimRequest,
+  DriverFeatures,
   EnqueueStatus,
   Hint,
   NewMessage,
@@ -33,7 +34,7 @@ import { claim, withNextDue } from './claiming.js'
 import { purgeDead, reviveDead } from './dead-letters.js'
 import { cancelMessage, outcomeOf, purgeStates, statsOf } from './inspection.js'
 import { listDeadLetters, listMessages } from './listing.js'
-import { MAINTENANCE_STEP, maintain, open } from './maintenance.js'
+import { MAINTENANCE_STEP, maintain, open, openQueue } from './maintenance.js'
 import type { QueueRow } from './queue-row.js'
 import { renew } from './renewing.js'
 import { configure, setPaused, settings } from './settings.js'
@@ -44,18 +45,19 @@ import type { Transaction } from './transaction.js'
 export interface DriverHost {
   /** False once the backend is closed. */
   readonly usable: boolean
+  readonly features: DriverFeatures
   readonly sessions: SessionBook
   ask<T>(work: (tx: Transaction) => T): Eventual<T>
   hintsOf(queue: string): Observable<Hint>
   /** A hint `outcome` follows when this message has ended. */
   watch(queue: string, id: string): void
   ownTransactionOf(queue: string): OwnTransaction
-  release(driver: SqliteDriver): Reply<void>
+  letGo(driver: SqliteDriver): Reply<void>
 }
 
 /** One opened queue: each verb is a step of the next transaction. */
 export class SqliteDriver implements QueueDriver {
-  readonly ownTransaction: OwnTransaction
+  declare readonly ownTransaction?: OwnTransaction
   readonly #queue: string
   readonly #host: DriverHost
   readonly #closed = new Subject<void>()
@@ -67,7 +69,7 @@ export class SqliteDriver implements QueueDriver {
   constructor(queue: string, host: DriverHost) {
     this.#queue = queue
     this.#host = host
-    this.ownTransaction = host.ownTransactionOf(queue)
+    if (host.features.ownTransactions) this.ownTransaction = host.ownTransactionOf(queue)
   }
 
   settings(proposed: Partial<SharedSettings>): Reply<SharedSettings> {
@@ -164,7 +166,7 @@ export class SqliteDriver implements QueueDriver {
     this.#isOpen = false
     this.#host.sessions.close(this.#sessionNames)
     this.#closed.next()
-    return this.#host.release(this)
+    return this.#host.letGo(this)
   }
 
   #step<T>(work: (tx: Transaction, queue: QueueRow) => T): Reply<T> {
@@ -201,9 +203,4 @@ export class SqliteDriver implements QueueDriver {
   #closedError(): ClosedError {
     return new ClosedError(this.#host.usable ? `queue ${describeValue(this.#queue)}` : 'the sqlite backend')
   }
-}
-
-/** The row of a queue, with what is due in it done first. */
-function openQueue(tx: Transaction, name: string): QueueRow {
-  return tx.queue(name, (row) => open(tx, row))
 }

@@ -9,7 +9,7 @@
  * the next turn of the loop, so that timers and sockets get theirs. For the same reason a lock that somebody else
  * holds is waited for by short tries, never inside SQLite.
  */
-import { MillraceError } from '../../errors.js'
+import { BackendUnavailableError, MillraceError } from '../../errors.js'
 import { Eventual } from '../../eventual.js'
 import { asBackendError, busyError, isBusy } from './errors.js'
 import type { QueueRow } from './queue-row.js'
@@ -37,7 +37,7 @@ export interface GroupCommitOptions {
   /** The open connection, opened now if need be. May throw what SQLite throws. */
   readonly statements: () => Statements
   /** How long a step may wait for a lock. */
-  readonly busyMs: number
+  readonly busyTimeoutMs: number
   /** Told of the queues that a committed transaction has touched, before its steps are answered. */
   readonly committed: (queues: Iterable<QueueRow>) => void
 }
@@ -76,36 +76,40 @@ export class GroupCommit {
   #turn(): void {
     this.#scheduled = false
     if (this.#steps.length === 0) return
-    let statements: Statements
+    let tx: Transaction
     try {
-      statements = this.#begin()
+      tx = this.#begin()
     } catch (error) {
       return isBusy(error) ? this.#waitForLock(error) : this.#failAll(error)
     }
     this.#busyTries = 0
-    this.#commit(statements)
+    this.#commit(tx)
     if (this.#steps.length > 0) this.#schedule()
   }
 
-  #begin(): Statements {
+  #begin(): Transaction {
     const statements = this.#options.statements()
     // In a database that is shared with the caller, whose transaction is not ours to join.
-    if (statements.database.inTransaction) throw Object.assign(new Error('in a transaction'), { code: 'SQLITE_BUSY' })
+    if (statements.database.inTransaction)
+      throw new BackendUnavailableError(`${this.#options.path} is in a transaction of its owner`)
     statements.of('BEGIN IMMEDIATE').run()
-    return statements
-  }
-
-  #commit(statements: Statements): void {
-    const taken: Step[] = []
-    const answers: (() => void)[] = []
-    let tx: Transaction
     try {
-      tx = new Transaction(statements)
-      this.#runSteps(tx, taken, answers)
-      tx.save()
-      statements.of('COMMIT').run()
+      return new Transaction(statements)
     } catch (error) {
       rollBack(statements)
+      throw error
+    }
+  }
+
+  #commit(tx: Transaction): void {
+    const taken: Step[] = []
+    const answers: (() => void)[] = []
+    try {
+      this.#runSteps(tx, taken, answers)
+      tx.save()
+      tx.sql('COMMIT').run()
+    } catch (error) {
+      rollBack(tx.statements)
       return this.#undone(taken, error)
     }
     this.#options.committed(tx.queues)
@@ -125,19 +129,22 @@ export class GroupCommit {
 
   /** Nothing of these steps was stored. One alone has failed by itself; several are tried again one by one. */
   #undone(steps: readonly Step[], error: unknown): void {
-    if (isBusy(error) || steps.length > 1) {
-      for (const step of steps) step.alone = steps.length > 1
+    if (isBusy(error)) {
       this.#steps.unshift(...steps)
-      return isBusy(error) ? this.#waitForLock(error) : undefined
+      return this.#waitForLock(error)
     }
-    const [step] = steps
-    step?.reply.reject(asBackendError(error, this.#options.path))
+    if (steps.length > 1) {
+      for (const step of steps) step.alone = true
+      this.#steps.unshift(...steps)
+      return
+    }
+    steps[0]?.reply.reject(asBackendError(error, this.#options.path))
   }
 
   /** Tries again in a while; what has waited for too long is given up, and was not done. */
   #waitForLock(error: unknown): void {
     const now = performance.now()
-    const late = this.#steps.filter(({ askedAt }) => now - askedAt >= this.#options.busyMs)
+    const late = this.#steps.filter(({ askedAt }) => now - askedAt >= this.#options.busyTimeoutMs)
     this.#steps = this.#steps.filter((step) => !late.includes(step))
     if (this.#steps.length > 0) {
       this.#scheduled = true

@@ -8,15 +8,15 @@
  */
 import { Observable, Subject } from 'rxjs'
 import type { Hint } from '../../driver.js'
-import type { QueueRow } from './queue-row.js'
+import type { Counters, QueueRow } from './queue-row.js'
 import type { Statements } from './transaction.js'
 
 /** How often the file is looked at while somebody waits. */
 const POLL_MS = 20
 
 const DATA_VERSION = 'PRAGMA data_version'
-const SELECT_SIGNS = `SELECT id, wakes, cancels, ends + deaths + purgedTotal + droppedTotal AS endings
-  FROM millrace_queues WHERE name = ?`
+const SELECT_COUNTERS = `SELECT id, wakes, cancels, ends, deaths, purgedTotal, droppedTotal FROM millrace_queues
+  WHERE name = ?`
 const CANCELLED_CLAIMS = `SELECT id FROM millrace_messages WHERE queue = ? AND state = 2 AND cancelRequested = 1`
 const PENDING = `SELECT 1 FROM millrace_messages WHERE queue = ? AND id = ? AND state < 3`
 
@@ -26,6 +26,13 @@ interface Signs {
   readonly wakes: number
   readonly cancels: number
   readonly endings: number
+}
+
+type Counted = Pick<Counters, 'wakes' | 'cancels' | 'ends' | 'deaths' | 'purgedTotal' | 'droppedTotal'>
+
+function signsOf(id: number, counters: Counted): Signs {
+  const { wakes, cancels, ends, deaths, purgedTotal, droppedTotal } = counters
+  return { id, wakes, cancels, endings: ends + deaths + purgedTotal + droppedTotal }
 }
 
 /** The listeners of one queue, and what they have been told of. */
@@ -76,10 +83,7 @@ export class Hints {
   /** A transaction of this connection has changed these queues. */
   committed(queues: Iterable<QueueRow>): void {
     try {
-      for (const { name, id, counters } of queues) {
-        const { wakes, cancels, ends, deaths, purgedTotal, droppedTotal } = counters
-        this.#tell(name, { id, wakes, cancels, endings: ends + deaths + purgedTotal + droppedTotal })
-      }
+      for (const { name, id, counters } of queues) this.#tell(name, signsOf(id, counters))
     } catch (error) {
       // What was committed is answered all the same.
       this.#fail(error)
@@ -117,8 +121,8 @@ export class Hints {
 
   #readAll(statements: Statements): void {
     for (const queue of [...this.#boards.keys()]) {
-      const signs = statements.of(SELECT_SIGNS).get(queue) as Signs | undefined
-      if (signs !== undefined) this.#tell(queue, signs)
+      const row = statements.of(SELECT_COUNTERS).get(queue) as (Counted & { readonly id: number }) | undefined
+      if (row !== undefined) this.#tell(queue, signsOf(row.id, row))
     }
   }
 

@@ -7,7 +7,7 @@ import type { QueueRow } from './queue-row.js'
 import { rankOf } from './rank.js'
 import type { Transaction } from './transaction.js'
 
-/** Where a message is, as the `state` column says it. From `DONE` on it has ended and only its outcome is kept. */
+/** Where a message is, as the `state` column says it; statements write the number, as their partial indexes do. From `DONE` on it has ended and only its outcome is kept. */
 export const READY = 0
 export const DELAYED = 1
 export const CLAIMED = 2
@@ -37,7 +37,6 @@ export interface Message {
   expiresAt: number | null
   attempt: number
   deliveryCount: number
-  fence: number
   leaseAt: number | null
   taken: number
   cancelRequested: number
@@ -50,7 +49,7 @@ export interface Message {
 }
 
 const READ = `seq, id, state, rank, place, arrival, arrivedAt, priority, size, ttlMs, buryExpired, expiresAt, attempt,
-  deliveryCount, fence, leaseAt, taken, cancelRequested, attempts, reason, errors, endNumber, endedAt`
+  deliveryCount, leaseAt, taken, cancelRequested, attempts, reason, errors, endNumber, endedAt`
 
 /** Begins a statement that reads messages. */
 export const SELECT_MESSAGES = `SELECT ${READ} FROM millrace_messages`
@@ -86,7 +85,7 @@ const OLDEST_OUTCOME = `SELECT endNumber, endedAt FROM millrace_messages WHERE q
 const FORGET_EXCESS = `DELETE FROM millrace_messages WHERE queue = ? AND state > 3 AND endNumber <= ?`
 const FORGET_OLD = `DELETE FROM millrace_messages WHERE queue = ? AND state > 3 AND endNumber <= ? AND endedAt <= ?`
 const FIND = `${SELECT_MESSAGES} WHERE queue = ? AND id = ?`
-const CLEAR_CLAIM = `UPDATE millrace_messages SET progress = NULL WHERE seq = ?`
+const CLEAR_PROGRESS = `UPDATE millrace_messages SET progress = NULL WHERE seq = ?`
 
 /** How many outcomes are forgotten at a time. */
 const TRIM_STEP = 500
@@ -223,7 +222,7 @@ export function revive(tx: Transaction, queue: QueueRow, message: Message): void
   message.expiresAt = message.ttlMs === null ? null : instant(tx.now + message.ttlMs)
   queue.counters.latestArrivalAt = Math.max(queue.counters.latestArrivalAt, tx.now)
   arriveAt(queue, message, queue.counters.latestArrivalAt)
-  tx.sql(CLEAR_CLAIM).run(message.seq)
+  tx.sql(CLEAR_PROGRESS).run(message.seq)
   giveBack(tx, queue, message)
   if (message.expiresAt !== null) queue.expect(message.expiresAt)
 }
@@ -246,11 +245,6 @@ export function trimOutcomes(tx: Transaction, queue: QueueRow): void {
   if (oldest.endNumber <= excess) counters.outcomes -= tx.sql(FORGET_EXCESS).run(queue.id, excess).changes
   const tooOld = tx.now - outcomesMs
   if (oldest.endedAt <= tooOld) counters.outcomes -= tx.sql(FORGET_OLD).run(queue.id, upTo, tooOld).changes
-}
-
-/** Takes back the count of a delivery that nobody saw. */
-export function uncountDelivery(message: Message): void {
-  message.deliveryCount -= 1
 }
 
 /** Remembers why an attempt failed. */

@@ -67,8 +67,7 @@ const COLUMNS: readonly (keyof Counters)[] = [
   'reranked',
 ]
 
-export const SELECT_QUEUE = `SELECT id, ${COLUMNS.join(', ')}, (SELECT version FROM millrace_meta) AS version
-  FROM millrace_queues WHERE name = ?`
+export const SELECT_QUEUE = `SELECT id, ${COLUMNS.join(', ')} FROM millrace_queues WHERE name = ?`
 export const INSERT_QUEUE = `INSERT INTO millrace_queues (name, settings) VALUES (?, '{}')`
 export const UPDATE_QUEUE = `UPDATE millrace_queues SET ${COLUMNS.map((name) => `${name} = ?`).join(', ')} WHERE id = ?`
 

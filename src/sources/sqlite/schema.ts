@@ -5,7 +5,7 @@
  * version is a new entry.
  */
 import { BackendError, StoreVersionError } from '../../errors.js'
-import type { SqliteDatabase } from './database.js'
+import { inTransaction, type SqliteDatabase } from './database.js'
 
 /**
  * A message is one row from its enqueue until its outcome is forgotten; `state` says where it is, and a partial index
@@ -86,7 +86,7 @@ CREATE INDEX millrace_ended ON millrace_messages (queue, endNumber) WHERE state 
 CREATE INDEX millrace_expiring ON millrace_messages (queue, expiresAt) WHERE state < 2 AND expiresAt IS NOT NULL;
 `
 
-/** Finds the oldest arrival where waiting makes up for priority. */
+/** Finds the oldest arrival where waiting makes up for priority; a version of its own, so that the way from one to the next is used. */
 const SECOND = `
 CREATE INDEX millrace_aged ON millrace_messages (queue, priority, arrivedAt) WHERE state = 0 AND rank = -1;
 `
@@ -97,17 +97,12 @@ export const MIGRATIONS: readonly string[] = [FIRST, SECOND]
 export function migrate(database: SqliteDatabase, migrations = MIGRATIONS): void {
   // Looked at without a lock first: a file that is up to date is opened while others write to it.
   if (versionOf(database) === migrations.length) return
-  if (database.inTransaction) return upgrade(database, versionOf(database), migrations)
-  database.exec('BEGIN IMMEDIATE')
-  try {
-    upgrade(database, versionOf(database), migrations)
-    database.exec('COMMIT')
-  } finally {
-    if (database.inTransaction) database.exec('ROLLBACK')
-  }
+  inTransaction(database, () => upgrade(database, migrations))
 }
 
-function upgrade(database: SqliteDatabase, from: number, migrations: readonly string[]): void {
+function upgrade(database: SqliteDatabase, migrations: readonly string[]): void {
+  // Looked at again: somebody else may have been quicker.
+  const from = versionOf(database)
   if (from > migrations.length) throw new StoreVersionError(database.name, from, migrations.length)
   if (from === 0) {
     refuseForeign(database)

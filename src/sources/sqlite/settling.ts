@@ -13,7 +13,6 @@ import {
   type Message,
   noteFailure,
   SELECT_MESSAGES,
-  uncountDelivery,
 } from './message.js'
 import type { QueueRow } from './queue-row.js'
 import type { Transaction } from './transaction.js'
@@ -85,7 +84,7 @@ function cancel(tx: Transaction, queue: QueueRow, message: Message): SettleResul
 
 function release(tx: Transaction, queue: QueueRow, message: Message, delivered: boolean): SettleResult {
   lift(queue, message)
-  if (!delivered) uncountDelivery(message)
+  if (!delivered) message.deliveryCount -= 1
   else if (!mayBeDeliveredAgain(tx, queue, message)) return DEAD
   giveBack(tx, queue, message)
   return READY

@@ -76,15 +76,15 @@ it('a message is stored with the rows of its transaction, in a file that had no 
   expect(queue.enqueueIn(db, 'order', { id: 'a' }).status).toBe('duplicate')
 })
 
-it('a message goes with its transaction when that is rolled back, and the queue works on', async () => {
-  const queue = opened()
+it('a message goes with its transaction when that is rolled back, and so do the settings of a new queue', async () => {
+  const queue = opened({ limits: { maxLength: 1 } })
   rolledBack(() => {
     effect('order')
     queue.enqueueIn(db, 'order')
   })
   expect(effects()).toEqual([])
-  expect((await queue.stats()).enqueuedTotal).toBe(0)
   expect(queue.enqueueIn(db, 'again').status).toBe('enqueued')
+  expect(() => queue.enqueueIn(db, 'one more')).toThrow(QueueFullError)
   expect((await held(queue)).payload).toBe('again')
 })
 
@@ -117,7 +117,7 @@ it('a schema is checked; one that answers later is refused', () => {
   const strict = opened({ schema: schema(() => ({ issues: [{ message: 'no' }] }) as never) })
   expect(() => strict.enqueueIn(db, 'x')).toThrow(SchemaError)
   const late = opened({ schema: schema((value) => Promise.resolve({ value }) as never) })
-  expect(() => late.enqueueIn(db, 'x')).toThrow(/validate later/)
+  expect(() => late.enqueueIn(db, 'x')).toThrow(/validates at once/)
 })
 
 it('only a connection to the same file is taken', async () => {

@@ -2,7 +2,7 @@ import type { Observable } from 'rxjs'
 import type { Backend, BackendOwner, DriverFeatures, Hint, OwnTransaction } from '../../driver.js'
 import { Eventual } from '../../eventual.js'
 import { SessionBook } from '../local/sessions.js'
-import { MAX_BATCH, MAX_BATCH_BYTES } from './admission.js'
+import { CAPS } from './admission.js'
 import { Connection, type Durability, isInMemory, type Target } from './connection.js'
 import { type DriverHost, SqliteDriver } from './driver.js'
 import { asBackendError } from './errors.js'
@@ -108,7 +108,7 @@ function featuresOf(target: Target): DriverFeatures {
     // No other connection reaches a database in memory that is ours alone.
     ownTransactions: !inMemory || target.shared !== undefined,
     leaseStepMs: 1,
-    maxBatch: MAX_BATCH,
-    maxBatchBytes: MAX_BATCH_BYTES,
+    maxBatch: CAPS.maxBatch,
+    maxBatchBytes: CAPS.maxBatchBytes,
   }
 }

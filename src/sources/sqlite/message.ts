@@ -3,6 +3,7 @@
  * decides about a move (limits, tokens, attempts) lives in the files of the verbs.
  */
 import { ERRORS_KEPT, type NewMessage } from '../../driver.js'
+import { sizeOf } from '../local/admission.js'
 import type { QueueRow } from './queue-row.js'
 import { rankOf } from './rank.js'
 import type { Transaction } from './transaction.js'
@@ -100,7 +101,8 @@ export function find(tx: Transaction, queue: QueueRow, id: string): Message | un
 }
 
 /** Stores a new message; false if its id is not free. */
-export function add(tx: Transaction, queue: QueueRow, source: NewMessage, size: number): boolean {
+export function add(tx: Transaction, queue: QueueRow, source: NewMessage): boolean {
+  const size = sizeOf(source)
   if (insert(tx, queue, source, size)) return true
   const holder = tx.sql(FIND).get(queue.id, source.id) as Message
   if (!outlived(tx, queue, holder)) return false

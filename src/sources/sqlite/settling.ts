@@ -1,6 +1,7 @@
 import type { CarriedMessage, NewMessage, SettleCommand, SettleResult } from '../../driver.js'
 import { MillraceError } from '../../errors.js'
-import { type AdmissionPlan, admit, planAdmission } from './admission.js'
+import { type AdmissionPlan, byQueue } from '../local/admission.js'
+import { admit, planAdmission } from './admission.js'
 import { endCancelled, failAttempt, mayBeDeliveredAgain } from './maintenance.js'
 import {
   bury,
@@ -147,16 +148,6 @@ function carryOver(
   leave()
   for (const { to, batch, plan } of parcels) admit(tx, to, batch, plan)
   return undefined
-}
-
-function byQueue(carried: readonly CarriedMessage[]): Map<string, NewMessage[]> {
-  const batches = new Map<string, NewMessage[]>()
-  for (const { queue, message } of carried) {
-    const batch = batches.get(queue)
-    if (batch === undefined) batches.set(queue, [message])
-    else batch.push(message)
-  }
-  return batches
 }
 
 function carries({ carry }: { readonly carry?: readonly CarriedMessage[] }): boolean {

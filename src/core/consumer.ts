@@ -79,6 +79,8 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   private demand = 0
   /** What will be asked for when the settlements that are on their way are confirmed. */
   private foreseen = 0
+  /** Its last claim was given up before the store looked: nobody knows whether anything was ready. */
+  withdrawn = false
   private readonly inbox = new Inbox<T>(this)
   private readonly call: ClaimCall
   /** Which hint was the last when the claim was sent: a later one may tell of what it missed. */
@@ -128,6 +130,10 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   /** Whether it still takes in messages. */
   get open(): boolean {
     return this.stopping.life === 'open'
+  }
+
+  get late(): boolean {
+    return this.stopping.late
   }
 
   /** How many deliveries are out and not settled. */
@@ -197,7 +203,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   onEnded(claim: HeldClaim): void {
     this.leases.alive()
     const as = claim.endedAs ?? 'lost'
-    this.account.settled(as, this.stopping.late)
+    this.account.settled(as, claim.sentLate || this.late)
     if (this.context.observed) this.emit({ type: 'settled', id: claim.claim.id, as })
     this.drop(claim)
   }
@@ -254,7 +260,9 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
 
   onStalled(): void {
     const { first: oldest } = this.held
-    if (oldest && this.demand === 0) this.emit({ type: 'stalled', oldestUnsettledId: oldest.claim.id })
+    // A source with an end waits for what is out, however much more it would take.
+    if (oldest && (this.demand === 0 || this.options.until !== undefined))
+      this.emit({ type: 'stalled', oldestUnsettledId: oldest.claim.id })
   }
 
   emit(event: SourceEvent): void {
@@ -280,6 +288,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
 
   onGranted(reply: ClaimReply, asked: number, sentAt: number): void {
     if (this.intake === 'claiming') this.intake = 'idle'
+    if (reply.withdrawn) this.withdrawn = true
     for (const claim of reply.claims) this.inbox.add(this.hold(claim, sentAt))
     if (!this.open) {
       this.releaseUnseen()

@@ -6,7 +6,7 @@ import { CAPS } from './admission.js'
 import { Connection, type Durability, isInMemory, type Target } from './connection.js'
 import { type DriverHost, SqliteDriver } from './driver.js'
 import { asBackendError } from './errors.js'
-import { GroupCommit } from './group-commit.js'
+import { GroupCommit, type Withdrawal } from './group-commit.js'
 import { Hints } from './hints.js'
 import { ownTransactionOf } from './own-transaction.js'
 import type { Transaction } from './transaction.js'
@@ -62,8 +62,8 @@ export class SqliteBackend implements Backend, DriverHost {
     return this.#closing
   }
 
-  ask<T>(work: (tx: Transaction) => T): Eventual<T> {
-    return this.#transactions.ask(work)
+  ask<T>(work: (tx: Transaction) => T, withdrawal?: Withdrawal<T>): Eventual<T> {
+    return this.#transactions.ask(work, withdrawal)
   }
 
   hintsOf(queue: string): Observable<Hint> {

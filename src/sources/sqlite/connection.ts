@@ -3,7 +3,7 @@
  */
 import Database from 'better-sqlite3'
 import { fileOf, type SqliteConstructor, type SqliteDatabase } from './database.js'
-import { migrate } from './schema.js'
+import { checkTables, migrate } from './schema.js'
 import { Statements } from './transaction.js'
 
 /**
@@ -72,6 +72,8 @@ export class Connection {
     // No busy timeout: SQLite would wait on this thread, and everything else in the process with it.
     const database = new Open(path, { timeout: 0, readonly, fileMustExist })
     try {
+      // Before anything is changed: the mode of the log is written into the file.
+      checkTables(database)
       database.pragma('journal_mode = WAL')
       database.pragma(`synchronous = ${this.#durability}`)
       database.pragma(`wal_autocheckpoint = ${CHECKPOINT_PAGES}`)

@@ -24,7 +24,14 @@ const LONGEST_PAUSE_MS = 20
 
 type Work<T> = (tx: Transaction) => T
 
+/** A step that nobody wants any more when the signal has aborted, and what it answers when it has not run by then. */
+export interface Withdrawal<T> {
+  readonly signal: AbortSignal | undefined
+  readonly answer: T
+}
+
 interface Step {
+  readonly withdrawal: Withdrawal<unknown> | undefined
   readonly work: Work<unknown>
   readonly reply: Eventual<unknown>
   readonly askedAt: number
@@ -53,9 +60,10 @@ export class GroupCommit {
   }
 
   /** Answers when the transaction in which `work` ran has been committed. */
-  ask<T>(work: Work<T>): Eventual<T> {
+  ask<T>(work: Work<T>, withdrawal?: Withdrawal<T>): Eventual<T> {
     const reply = new Eventual<T>()
-    this.#steps.push({ work, reply: reply as Eventual<unknown>, askedAt: performance.now(), alone: false })
+    const askedAt = performance.now()
+    this.#steps.push({ work, reply: reply as Eventual<unknown>, withdrawal, askedAt, alone: false })
     this.#schedule()
     return reply
   }
@@ -141,16 +149,22 @@ export class GroupCommit {
     steps[0]?.reply.reject(asBackendError(error, this.#options.path))
   }
 
-  /** Tries again in a while; what has waited for too long is given up, and was not done. */
+  /** Tries again in a while. What has waited for too long, or is not wanted any more, is over, and was not done. */
   #waitForLock(error: unknown): void {
     const now = performance.now()
-    const late = this.#steps.filter(({ askedAt }) => now - askedAt >= this.#options.busyTimeoutMs)
-    this.#steps = this.#steps.filter((step) => !late.includes(step))
+    const over = new Map<Step, () => void>()
+    for (const step of this.#steps) {
+      const { reply, withdrawal, askedAt } = step
+      if (withdrawal?.signal?.aborted) over.set(step, () => reply.resolve(withdrawal.answer))
+      else if (now - askedAt >= this.#options.busyTimeoutMs)
+        over.set(step, () => reply.reject(busyError(this.#options.path, error)))
+    }
+    this.#steps = this.#steps.filter((step) => !over.has(step))
     if (this.#steps.length > 0) {
       this.#scheduled = true
       setTimeout(() => this.#turn(), this.#pauseMs())
     }
-    for (const { reply } of late) reply.reject(busyError(this.#options.path, error))
+    for (const answer of over.values()) answer()
   }
 
   /** Grows, and is never the same for two who wait for the same lock. */

@@ -93,6 +93,13 @@ CREATE INDEX millrace_aged ON millrace_messages (queue, priority, arrivedAt) WHE
 
 export const MIGRATIONS: readonly string[] = [FIRST, SECOND]
 
+/** Refuses tables that are not ours, or those of a newer version. Changes nothing. */
+export function checkTables(database: SqliteDatabase, migrations = MIGRATIONS): void {
+  const version = versionOf(database)
+  if (version > migrations.length) throw new StoreVersionError(database.name, version, migrations.length)
+  if (version === 0) refuseForeign(database)
+}
+
 /** Brings the tables to the version of this library, in one transaction; refuses what it does not know. */
 export function migrate(database: SqliteDatabase, migrations = MIGRATIONS): void {
   // Looked at without a lock first: a file that is up to date is opened while others write to it.
@@ -102,10 +109,9 @@ export function migrate(database: SqliteDatabase, migrations = MIGRATIONS): void
 
 function upgrade(database: SqliteDatabase, migrations: readonly string[]): void {
   // Looked at again: somebody else may have been quicker.
+  checkTables(database, migrations)
   const from = versionOf(database)
-  if (from > migrations.length) throw new StoreVersionError(database.name, from, migrations.length)
   if (from === 0) {
-    refuseForeign(database)
     database.exec('CREATE TABLE millrace_meta (version INTEGER NOT NULL) STRICT; INSERT INTO millrace_meta VALUES (0)')
   }
   for (const migration of migrations.slice(from)) database.exec(migration)

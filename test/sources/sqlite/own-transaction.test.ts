@@ -163,6 +163,20 @@ it('an ack that is rolled back leaves the claim, which can be settled at once', 
   expect(await again.ack()).toBe('settled')
 })
 
+it('an ack is made anew in a transaction that follows one that was rolled back', async () => {
+  const queue = opened()
+  await queue.enqueue('a')
+  const delivery = await held(queue)
+  rolledBack(() => delivery.ackIn(db))
+  db.transaction(() => {
+    effect('done')
+    expect(delivery.ackIn(db)).toBe('settled')
+  })()
+  expect(db.prepare('SELECT ackedTotal AS n FROM millrace_queues').get()).toEqual({ n: 1 })
+  expect(await queue.stats()).toMatchObject({ claimed: 0, ackedTotal: 1 })
+  expect(await delivery.ack()).toBe('already-settled')
+})
+
 it('an ack of a claim that is gone is stale, and the handler can undo its writes', async () => {
   const queue = opened()
   await queue.enqueue('a')

@@ -319,6 +319,8 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   /** The queue had less than we asked for. */
   private foundEmpty(reply: ClaimReply): void {
     const { until } = this.options
+    // The store stopped before all that is due was done: there may be more.
+    if (reply.nextDueMs === 0) return this.hub.soon(this)
     if (until === 'try') return this.finish()
     this.intake = 'parked'
     this.hub.waiting.enter(this)
@@ -376,7 +378,9 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
     const delivery = new DeliveryHandle<T>(claim, payload)
     if (this.context.observed) this.emit({ type: 'delivered', id: delivery.id, attempt: delivery.attempt })
     if (claim.claim.cancelRequested) this.leases.check([claim])
-    if (this.options.take) claim.settleQuietly({ kind: 'ack' })
+    // What was taken is never delivered again, also when its ack is refused.
+    if (this.options.take)
+      claim.settleQuietly({ kind: 'ack' }, { resolve: () => {}, reject: (error) => claim.giveUp(error) })
     this.observer.next(delivery)
   }
 

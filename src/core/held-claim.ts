@@ -198,6 +198,11 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
     this.owner.onEnded(this)
   }
 
+  /** Nobody will settle it any more: it is not renewed, and lapses with its lease. */
+  giveUp(error: unknown): void {
+    if (this.state === 'held') this.onUnsettled(error)
+  }
+
   /** Confirms a renewal that was sent at `sentAt`. */
   renewed(sentAt: number, leaseMs: number, leaseExpiresAt: number): void {
     this.deadline = sentAt + leaseMs - marginMs(leaseMs)

@@ -180,12 +180,17 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered
   private refused(delivery: DeliveryHandle<unknown>, error: unknown): void {
     const { held } = delivery
     held.owner.emit({ type: 'error', error })
-    if (held.state !== 'held') return
-    if (held.reason instanceof CancelledError) held.settleQuietly({ kind: 'release', delivered: true })
-    else {
-      const delayMs = backoffMs({}, delivery.attempt, this.lanes.clock.random())
-      held.settleQuietly({ kind: 'requeue', delayMs, countAttempt: true, reason: describeReason(error) })
-    }
+    if (held.state === 'held')
+      held.settleQuietly(this.afterRefusal(delivery, error), {
+        resolve: nothing,
+        reject: (again) => held.giveUp(again),
+      })
+  }
+
+  private afterRefusal(delivery: DeliveryHandle<unknown>, error: unknown): Command {
+    if (delivery.held.reason instanceof CancelledError) return { kind: 'release', delivered: true }
+    const delayMs = backoffMs({}, delivery.attempt, this.lanes.clock.random())
+    return { kind: 'requeue', delayMs, countAttempt: true, reason: describeReason(error) }
   }
 
   claimAborted(): void {

@@ -77,7 +77,7 @@ export class SqliteDriver implements QueueDriver {
   }
 
   settings(proposed: Partial<SharedSettings>): Reply<SharedSettings> {
-    return this.#step((_, queue) => settings(queue, proposed))
+    return this.#step((tx, queue) => settings(tx, queue, proposed))
   }
 
   configure(changes: Partial<SharedSettings>): Reply<SharedSettings> {

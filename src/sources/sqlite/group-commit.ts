@@ -110,61 +110,60 @@ export class GroupCommit {
   }
 
   #commit(tx: Transaction): void {
-    const taken: Step[] = []
     const answers: (() => void)[] = []
     try {
-      this.#runSteps(tx, taken, answers)
+      this.#runSteps(tx, answers)
       tx.save()
       tx.sql('COMMIT').run()
     } catch (error) {
       rollBack(tx.statements)
-      return this.#undone(taken, error)
+      return this.#undone(answers.length, error)
     }
+    this.#steps.splice(0, answers.length)
     this.#options.committed(tx.queues)
-    for (const answer of answers) answer()
+    for (const answer of answers) tell(answer)
   }
 
-  #runSteps(tx: Transaction, taken: Step[], answers: (() => void)[]): void {
+  /** Runs steps from the first on. They stay where they are until they are committed. */
+  #runSteps(tx: Transaction, answers: (() => void)[]): void {
     const endsAt = performance.now() + SLICE_MS
-    do {
-      if (taken.length > 0 && this.#steps[0]?.alone) return
-      const step = this.#steps.shift() as Step
-      taken.push(step)
-      answers.push(runStep(step, tx))
+    for (const step of this.#steps) {
+      if (answers.length > 0 && (step.alone || performance.now() >= endsAt)) return
+      // Counted before it runs, since it may be what throws.
+      const index = answers.push(nothing) - 1
+      answers[index] = runStep(step, tx)
       if (step.alone) return
-    } while (this.#steps.length > 0 && performance.now() < endsAt)
+    }
   }
 
-  /** Nothing of these steps was stored. One alone has failed by itself; several are tried again one by one. */
-  #undone(steps: readonly Step[], error: unknown): void {
-    if (isBusy(error)) {
-      this.#steps.unshift(...steps)
-      return this.#waitForLock(error)
-    }
-    if (steps.length > 1) {
-      for (const step of steps) step.alone = true
-      this.#steps.unshift(...steps)
+  /** Nothing of the first `count` steps was stored. One alone has failed by itself; several are tried one by one. */
+  #undone(count: number, error: unknown): void {
+    if (isBusy(error)) return this.#waitForLock(error)
+    if (count > 1) {
+      for (const step of this.#steps.slice(0, count)) step.alone = true
       return
     }
-    steps[0]?.reply.reject(asBackendError(error, this.#options.path))
+    const [step] = this.#steps.splice(0, 1)
+    step?.reply.reject(asBackendError(error, this.#options.path))
   }
 
   /** Tries again in a while. What has waited for too long, or is not wanted any more, is over, and was not done. */
   #waitForLock(error: unknown): void {
     const now = performance.now()
-    const over = new Map<Step, () => void>()
-    for (const step of this.#steps) {
-      const { reply, withdrawal, askedAt } = step
-      if (withdrawal?.signal?.aborted) over.set(step, () => reply.resolve(withdrawal.answer))
-      else if (now - askedAt >= this.#options.busyTimeoutMs)
-        over.set(step, () => reply.reject(busyError(this.#options.path, error)))
-    }
-    this.#steps = this.#steps.filter((step) => !over.has(step))
+    // One error for all, however many there are.
+    const reason = busyError(this.#options.path, error)
+    const over: (() => void)[] = []
+    this.#steps = this.#steps.filter(({ reply, withdrawal, askedAt }) => {
+      if (withdrawal?.signal?.aborted) over.push(() => reply.resolve(withdrawal.answer))
+      else if (now - askedAt >= this.#options.busyTimeoutMs) over.push(() => reply.reject(reason))
+      else return true
+      return false
+    })
     if (this.#steps.length > 0) {
       this.#scheduled = true
       setTimeout(() => this.#turn(), this.#pauseMs())
     }
-    for (const answer of over.values()) answer()
+    for (const answer of over) tell(answer)
   }
 
   /** Grows, and is never the same for two who wait for the same lock. */
@@ -180,6 +179,19 @@ export class GroupCommit {
     for (const { reply } of steps) reply.reject(asBackendError(error, this.#options.path))
   }
 }
+
+/** Whatever an answer leads to, the others are told as well. */
+function tell(answer: () => void): void {
+  try {
+    answer()
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error
+    })
+  }
+}
+
+function nothing(): void {}
 
 /** Some errors have rolled back already, and a connection that is lost cannot: nothing is stored either way. */
 function rollBack(statements: Statements): void {

@@ -14,6 +14,9 @@ import type { Statements } from './transaction.js'
 /** How often the file is looked at while somebody waits. */
 const POLL_MS = 20
 
+/** How many messages are looked up in one go. */
+const LOOKED_UP_AT_ONCE = 500
+
 const DATA_VERSION = 'PRAGMA data_version'
 const SELECT_COUNTERS = `SELECT id, wakes, cancels, ends, deaths, purgedTotal, droppedTotal FROM millrace_queues
   WHERE name = ?`
@@ -39,6 +42,8 @@ function signsOf(id: number, counters: Counted): Signs {
 interface Board {
   readonly hints: Subject<Hint>
   readonly watched: Set<string>
+  /** Those of the watched that are still to be looked up, since somebody else has ended some message. */
+  toLookUp: string[]
   seen: Signs | undefined
 }
 
@@ -83,7 +88,7 @@ export class Hints {
   /** A transaction of this connection has changed these queues. */
   committed(queues: Iterable<QueueRow>): void {
     try {
-      for (const { name, id, counters } of queues) this.#tell(name, signsOf(id, counters))
+      for (const queue of queues) this.#tellOwn(queue)
     } catch (error) {
       // What was committed is answered all the same.
       this.#fail(error)
@@ -93,7 +98,7 @@ export class Hints {
   #boardOf(queue: string): Board {
     let board = this.#boards.get(queue)
     if (board === undefined) {
-      board = { hints: new Subject(), watched: new Set(), seen: undefined }
+      board = { hints: new Subject(), watched: new Set(), toLookUp: [], seen: undefined }
       this.#boards.set(queue, board)
     }
     return board
@@ -113,6 +118,7 @@ export class Hints {
       const same = this.#looked?.on === looked.on && this.#looked.version === looked.version
       if (!same || this.#options.shared) this.#readAll(statements)
       this.#looked = looked
+      for (const board of this.#boards.values()) if (board.seen) this.#lookUp(board, board.seen.id)
       this.#up()
     } catch (error) {
       this.#fail(error)
@@ -126,6 +132,17 @@ export class Hints {
     }
   }
 
+  /** What this transaction has changed is known; what others had changed before it is told like theirs. */
+  #tellOwn({ name, id, loaded, counters, ended }: QueueRow): void {
+    const board = this.#boards.get(name)
+    if (board === undefined) return
+    this.#tell(name, signsOf(id, loaded))
+    const signs = signsOf(id, counters)
+    if (board.seen !== undefined) board.seen = { ...board.seen, endings: signs.endings }
+    for (const message of ended) if (board.watched.delete(message)) board.hints.next({ kind: 'outcome', id: message })
+    this.#tell(name, signs)
+  }
+
   #tell(queue: string, signs: Signs): void {
     const board = this.#boards.get(queue)
     if (board === undefined) return
@@ -133,7 +150,8 @@ export class Hints {
     board.seen = signs
     if (signs.wakes !== seen?.wakes) board.hints.next({ kind: 'ready' })
     if (signs.cancels !== seen?.cancels) this.#tellCancels(board, signs.id)
-    if (signs.endings !== seen?.endings) this.#tellEndings(board, signs.id)
+    if (signs.endings !== seen?.endings) board.toLookUp = [...board.watched]
+    this.#lookUp(board, signs.id)
   }
 
   #tellCancels({ hints }: Board, queue: number): void {
@@ -141,9 +159,10 @@ export class Hints {
     for (const { id } of rows) hints.next({ kind: 'cancel', id })
   }
 
-  #tellEndings({ hints, watched }: Board, queue: number): void {
-    for (const id of [...watched]) {
-      if (this.#options.statements().of(PENDING).get(queue, id) !== undefined) continue
+  /** Looks up a slice of the watched messages; the rest follows with the next look at the file. */
+  #lookUp({ hints, watched, toLookUp }: Board, queue: number): void {
+    for (const id of toLookUp.splice(0, LOOKED_UP_AT_ONCE)) {
+      if (!watched.has(id) || this.#options.statements().of(PENDING).get(queue, id) !== undefined) continue
       watched.delete(id)
       hints.next({ kind: 'outcome', id })
     }

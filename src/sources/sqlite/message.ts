@@ -88,8 +88,8 @@ const FORGET_OLD = `DELETE FROM millrace_messages WHERE queue = ? AND state > 3 
 const FIND = `${SELECT_MESSAGES} WHERE queue = ? AND id = ?`
 const CLEAR_PROGRESS = `UPDATE millrace_messages SET progress = NULL WHERE seq = ?`
 
-/** How many outcomes are forgotten at a time. */
-const TRIM_STEP = 500
+/** How many outcomes are forgotten at a time: more than one transaction ends, so that they never pile up. */
+const TRIM_STEP = 2_000
 
 /** The largest instant that is stored; later ones are never. */
 const LATEST = Number.MAX_SAFE_INTEGER
@@ -131,7 +131,7 @@ function insert(tx: Transaction, queue: QueueRow, source: NewMessage, size: numb
       priority,
       size,
       tx.now,
-      ttlMs === undefined ? null : Math.ceil(ttlMs),
+      ttlMs === undefined ? null : instant(ttlMs),
       source.whenExpired === 'dead-letter' ? 1 : 0,
       expiresAt,
       key ?? null,
@@ -197,6 +197,7 @@ export function end(
   counters.bytes -= message.size
   counters.ends += 1
   counters.outcomes += 1
+  queue.ended.push(message.id)
   tx.sql(END_MESSAGE).run(state, counters.ends, tx.now, result ?? null, reason ?? null, message.attempt, message.seq)
 }
 
@@ -206,6 +207,7 @@ export function bury(tx: Transaction, queue: QueueRow, message: Message, reason:
   counters.bytes -= message.size
   counters.dead += 1
   counters.deaths += 1
+  queue.ended.push(message.id)
   message.state = DEAD
   message.reason = reason
   message.attempts = attempts
@@ -232,6 +234,7 @@ export function revive(tx: Transaction, queue: QueueRow, message: Message): void
 /** Ends a lifted message without a trace. Its id is free again. */
 export function forget(tx: Transaction, queue: QueueRow, message: Message): void {
   if (message.state !== DEAD) queue.counters.bytes -= message.size
+  queue.ended.push(message.id)
   tx.sql(DELETE_MESSAGE).run(message.seq)
 }
 

@@ -31,7 +31,7 @@ export function ownTransactionOf(queue: string, path: string, isShared: (databas
     }
   }
   return {
-    settings: (connection, proposed) => run(connection, (_, row) => settings(row, proposed)),
+    settings: (connection, proposed) => run(connection, (tx, row) => settings(tx, row, proposed)),
     enqueue: (connection, batch: readonly NewMessage[]): readonly EnqueueStatus[] =>
       run(connection, (tx, row) => admit(tx, row, batch, planAdmission(tx, row, batch))),
     settle: (connection, command: SettleCommand): SettleResult =>

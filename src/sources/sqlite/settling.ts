@@ -63,6 +63,7 @@ function ack(tx: Transaction, queue: QueueRow, { id, token, result }: Command<'a
   counters.bytes -= (acked as { size: number }).size
   counters.ackedTotal += 1
   counters.outcomes += 1
+  queue.ended.push(id)
   return ACKED
 }
 

@@ -8,8 +8,8 @@ import { Statements } from './transaction.js'
 
 /**
  * How many pages the log takes before they are copied into the file. The pages at both ends of a queue are written
- * again and again: the longer they gather, the fewer copies; four times SQLite's default makes a third of a queue's
- * work go away, and the log stays under 20 MB.
+ * again and again: the longer they gather, the fewer copies. Four times SQLite's default saved a quarter of the time
+ * of consuming where it was measured, and the log stays under 20 MB.
  */
 const CHECKPOINT_PAGES = 4_000
 const CACHE_KIB = 16_384

@@ -56,8 +56,23 @@ export interface Delivery<T> extends AsyncDisposable {
   ack(result?: unknown): Promise<Settlement>
   /**
    * Acks inside a transaction that the caller has begun on its own connection to the same store (`connection`), and is
-   * committed or rolled back with it. Answers at once; throws `UnsupportedError` where the backend has no such
-   * transactions, and the store's own errors. After a rollback the claim is held as before, and can be settled.
+   * committed or rolled back with it; without one, in one of its own. `result` is kept as with `ack`.
+   *
+   * Answers at once: `'settled'`, which holds if the transaction is committed; `'stale'` when the claim is gone, so that
+   * the caller can undo its writes; `'already-settled'` when this delivery was settled before. After a rollback the
+   * claim is held as before: `settled` is false again, and it can be settled in any way.
+   *
+   * Throws, with nothing changed: `UnsupportedError` where the backend has no such transactions, `InvalidOptionError` for
+   * a connection to another store, `BackendUnavailableError` when somebody else holds the lock for longer than that
+   * connection waits (it waits on this thread), and the store's own errors.
+   *
+   * @example
+   * ```ts
+   * db.transaction(() => {
+   *   db.prepare('INSERT INTO parcels …').run(delivery.payload)
+   *   delivery.ackIn(db)
+   * })()
+   * ```
    */
   ackIn(connection: object, result?: unknown): Settlement
   /** Settles by the failure policies of the pipeline; with none, requeues with a growing delay until `maxDeliveries`. */

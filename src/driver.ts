@@ -146,7 +146,10 @@ export interface ClaimRequest {
   readonly consumer: string
   readonly group?: string
   readonly partition?: string
-  /** Aborts when nobody wants the answer any more. A hint: the answer must come all the same. */
+  /**
+   * Aborts when nobody wants the answer any more. A hint: the answer must come all the same. A driver that has not
+   * begun, and may have to wait for that, answers at once that the claim was `withdrawn`.
+   */
   readonly signal?: AbortSignal
 }
 
@@ -156,6 +159,8 @@ export interface ClaimReply {
   /** Milliseconds until the next delayed message, lapse or expiry in this queue; absent when there is none. */
   readonly nextDueMs?: number
   readonly paused: boolean
+  /** Nothing was looked at, since the signal had aborted before: it is not known whether anything is ready. */
+  readonly withdrawn?: boolean
 }
 
 /** One granted claim. */

@@ -149,8 +149,11 @@ export class StoreVersionError extends MillraceError {
   readonly code = 'ERR_MILLRACE_STORE_VERSION'
 
   constructor(
+    /** Its path or address. */
     readonly store: string,
+    /** The version that its tables have. */
     readonly version: number,
+    /** The newest version that this library knows. */
     readonly supported: number,
   ) {
     super(`${store} has version ${version} of the tables, and this library knows none above ${supported}`)

@@ -23,6 +23,7 @@ export { type Backoff, retryLater } from './operators/retry-later.js'
 export { pipe } from './pipe.js'
 export {
   type Enqueued,
+  type EnqueueInOptions,
   type EnqueueOptions,
   type Entry,
   type Outcome,

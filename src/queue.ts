@@ -65,6 +65,9 @@ export interface EnqueueOptions {
   readonly signal?: AbortSignal
 }
 
+/** An enqueue that has nothing to wait for, and so nothing to abort. */
+export type EnqueueInOptions = Omit<EnqueueOptions, 'signal'>
+
 export interface Entry<T> extends EnqueueOptions {
   readonly payload: T
 }
@@ -160,8 +163,11 @@ export class Queue<T = unknown> implements AsyncDisposable {
 
   /**
    * Stores one message inside a transaction that the caller has begun on its own connection to the same store: it is
-   * committed, and rolled back, with what else is in it. Answers at once. Throws what `enqueue` rejects with, and
-   * `UnsupportedError` where the backend has no such transactions or the schema validates asynchronously.
+   * committed, and rolled back, with what else is in it; without one it is stored in one of its own. Answers at once.
+   *
+   * Throws what `enqueue` rejects with, and nothing is changed then: also `UnsupportedError` where the backend has no
+   * such transactions, `InvalidOptionError` for a connection to another store or a schema that validates
+   * asynchronously, `BackendUnavailableError` when somebody else holds the lock for longer than that connection waits.
    *
    * @example
    * ```ts
@@ -171,7 +177,7 @@ export class Queue<T = unknown> implements AsyncDisposable {
    * })()
    * ```
    */
-  enqueueIn(connection: object, payload: T, options?: Omit<EnqueueOptions, 'signal'>): Enqueued {
+  enqueueIn(connection: object, payload: T, options?: EnqueueInOptions): Enqueued {
     return enqueueIn(this.#core, connection, payload, options)
   }
 

@@ -24,13 +24,34 @@ const TITLE = /^((?:[A-Z]\d+)(?:[,/ ]+[A-Z]\d+)*) (.+)$/s
 /** The entries of one file. Throws when it is not valid TypeScript. */
 export function entriesOf(file: string, text: string): CatalogueEntry[] {
   const entries: CatalogueEntry[] = []
+  const groups: Group[] = []
   walk(parseSource(file, text).program, (node) => {
+    groups.push(...groupOf(node))
     for (const { ids, title } of titleOf(node)) {
-      for (const id of ids.match(/[A-Z]\d+/g) ?? []) entries.push({ id, title, file })
+      const full = [...around(node, groups), title].join(' › ')
+      for (const id of ids.match(/[A-Z]\d+/g) ?? []) entries.push({ id, title: full, file })
     }
     return true
   })
   return entries
+}
+
+/** What tests are grouped under: a title that goes before theirs. */
+interface Group {
+  readonly title: string
+  readonly start: number
+  readonly end: number
+}
+
+function groupOf(node: AnyNode): Group[] {
+  if (node.type !== 'CallExpression' || nameOf(node.callee as AnyNode) !== 'describe') return []
+  const title = textOf((node.arguments as AnyNode[])[0] as AnyNode)
+  return title === undefined ? [] : [{ title, start: node.start, end: node.end }]
+}
+
+/** The titles of the groups that a node lies in, the outermost first. A group is walked before what is in it. */
+function around(node: AnyNode, groups: readonly Group[]): string[] {
+  return groups.filter(({ start, end }) => start <= node.start && node.end <= end).map(({ title }) => title)
 }
 
 /** All entries of a repository, by id. */

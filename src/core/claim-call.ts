@@ -27,6 +27,8 @@ export class ClaimCall {
   pending = false
   private request: Request<ClaimReply> | undefined
   private graceMs: number | undefined
+  /** Aborts when nobody wants an answer any more; one for all claims, since the first that is unwanted is the last. */
+  private readonly unwanted = new AbortController()
   private asked = 0
   private sentAt = 0
 
@@ -49,6 +51,7 @@ export class ClaimCall {
    */
   limit(graceMs: number): void {
     this.graceMs = graceMs
+    this.unwanted.abort()
     if (!this.request) return
     const lapsesInMs = this.request.lastSentAt + this.terms.leaseMs - this.hub.clock.now()
     this.request.limit(Math.min(Math.max(0, lapsesInMs), graceMs + SETTLE_BOUND_MS))
@@ -81,8 +84,10 @@ export class ClaimCall {
 
   private claimOf(token: RequestToken, max: number): ClaimRequest {
     const { take, leaseMs, label: consumer, group, partition } = this.terms
-    if (group === undefined && partition === undefined) return { token, max, leaseMs, take, consumer }
+    const { signal } = this.unwanted
+    if (group === undefined && partition === undefined) return { token, max, leaseMs, take, consumer, signal }
     return {
+      signal,
       token,
       max,
       leaseMs,

@@ -1,27 +1,16 @@
 /**
- * A consumer: one subscription to a queue, and the claim loop that feeds it.
- *
- * Intake, while open:
- *
- *     idle ──demand──▶ claiming ──granted──▶ idle          (again at once while demand is left)
- *                         │
- *                         └──fewer than asked──▶ parked ──hint, due timer, slow poll──▶ claiming
- *
- * How it ends is told in `stopping.ts`.
- *
- * A claim request is never abandoned: whatever a late answer grants is released, newest first.
+ * A consumer: one subscription to a queue, what it holds, and the account of it. How it claims is told in `intake.ts`,
+ * how it ends in `stopping.ts`.
  */
-import type { Backend, Claim, ClaimReply, Hint, QueueDriver, SettleCommand } from '../driver.js'
+import type { Backend, Claim, Hint, QueueDriver, SettleCommand } from '../driver.js'
 import { CancelledError, type CancelPhase, type DecodeError, type LeaseLostError } from '../errors.js'
 import type { Released, SourceEvent, Summary } from '../events.js'
 import { Eventual } from '../eventual.js'
 import { Account } from './account.js'
-import { ClaimCall, type ClaimListener, type ClaimTerms } from './claim-call.js'
-import type { Timer } from './clock.js'
 import { DeliveryHandle } from './delivery-handle.js'
 import { HeldClaim } from './held-claim.js'
-import type { Hub, HubMember } from './hub.js'
-import { Inbox, type InboxOwner } from './inbox.js'
+import type { Hub } from './hub.js'
+import { Intake, type IntakeOptions, type IntakeOwner } from './intake.js'
 import { LeaseKeeper } from './leases.js'
 import type { ClaimOwner } from './owner.js'
 import { describeReason } from './policy.js'
@@ -29,15 +18,8 @@ import { Roster } from './roster.js'
 import type { Member, Scope } from './scope.js'
 import type { SettleListener } from './settler.js'
 import { type StepBounds, type Stoppable, Stopping } from './stopping.js'
-import { ends, type Until } from './until.js'
 
-/** The most claims of one request. */
-const LARGEST_CLAIM = 1_000
-/** How often a source that ends when all is idle looks whether it is. */
-const LOOK_AGAIN_MS = 200
-
-export interface ConsumerOptions extends ClaimTerms {
-  readonly until: Until | undefined
+export interface ConsumerOptions extends IntakeOptions {
   readonly drainMs: number
   readonly graceMs: number
   readonly maxLeaseMs: number
@@ -67,24 +49,13 @@ export interface ConsumerContext<T> {
   emit(event: SourceEvent): void
 }
 
-type Intake = 'idle' | 'claiming' | 'parked'
-
-export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimListener, Stoppable, Member {
+export class Consumer<T> implements ClaimOwner, IntakeOwner<T>, Stoppable, Member {
   readonly closed = new Eventual<Released>()
   readonly held = new Roster<HeldClaim>()
   readonly kind: string
   readonly hub: Hub
 
-  private intake: Intake = 'idle'
-  private demand = 0
-  /** What will be asked for when the settlements that are on their way are confirmed. */
-  private foreseen = 0
-  private readonly inbox = new Inbox<T>(this)
-  private readonly call: ClaimCall
-  /** Which hint was the last when the claim was sent: a later one may tell of what it missed. */
-  private claimedAtEpoch = 0
-  private woken = false
-  private lookAgain: Timer | undefined
+  private readonly intake: Intake<T>
   private ending: StopOptions['ending'] = 'silent'
   private cancelled: CancelledError | undefined
   private down = false
@@ -100,7 +71,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
     this.hub = context.hub
     this.kind = `${options.group ?? ''}\u0000${options.partition ?? ''}`
     this.leases = new LeaseKeeper(this, options)
-    this.call = new ClaimCall(this.hub, options, this)
+    this.intake = new Intake<T>(this, options)
     this.hub.join(this)
     context.scope?.adopt(this)
   }
@@ -130,44 +101,40 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
     return this.stopping.life === 'open'
   }
 
+  get late(): boolean {
+    return this.stopping.late
+  }
+
   /** How many deliveries are out and not settled. */
   get unsettled(): number {
-    return this.held.size - this.inbox.size
+    return this.held.size - this.intake.size
+  }
+
+  get quiet(): boolean {
+    return this.held.size === 0
+  }
+
+  /** Nobody knows whether anything was ready: the last claim was given up before the store looked. */
+  get withdrawn(): boolean {
+    return this.intake.withdrawn
   }
 
   /** Asks for `n` more deliveries. */
   request(n: number): void {
-    if (!this.open) return
-    this.demand += n
-    this.foreseen = Math.max(0, this.foreseen - n)
-    if (this.intake === 'idle' && this.inbox.size === 0) this.hub.soon(this)
-    else this.deliver()
+    if (this.open) this.intake.request(n)
   }
 
   /** `n` more will be asked for when the settlements of this turn are confirmed. */
   foresee(n: number): void {
-    if (!this.open || !this.backend.features.ordered) return
-    this.foreseen += n
-    this.hub.soon(this)
+    if (this.open) this.intake.foresee(n)
   }
 
   pump(): void {
-    if (!this.open || this.intake !== 'idle' || this.wanted === 0 || this.inbox.size > 0) return
-    this.intake = 'claiming'
-    const ready = this.hub.ready()
-    if (ready.fulfilled) return this.claim()
-    ready.listen(
-      () => this.claim(),
-      (error) => this.break(error),
-    )
+    this.intake.pump()
   }
 
   wake(): void {
-    if (this.intake !== 'parked') return
-    this.lookAgain?.stop()
-    this.woken = true
-    this.intake = 'idle'
-    this.hub.soon(this)
+    this.intake.wake()
   }
 
   /**
@@ -197,7 +164,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   onEnded(claim: HeldClaim): void {
     this.leases.alive()
     const as = claim.endedAs ?? 'lost'
-    this.account.settled(as, this.stopping.late)
+    this.account.settled(as, claim.sentLate || this.late)
     if (this.context.observed) this.emit({ type: 'settled', id: claim.claim.id, as })
     this.drop(claim)
   }
@@ -218,7 +185,7 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   }
 
   onRefused(claim: HeldClaim): void {
-    if (this.stopping.life === 'closing') this.giveBack(claim)
+    if (this.stopping.life === 'closing') this.release(claim)
   }
 
   extend(claim: HeldClaim, ms: number): Eventual<'extended' | 'stale' | 'capped'> {
@@ -253,8 +220,10 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   }
 
   onStalled(): void {
-    const { oldest } = this.held
-    if (oldest && this.demand === 0) this.emit({ type: 'stalled', oldestUnsettledId: oldest.claim.id })
+    const { first: oldest } = this.held
+    // A source with an end waits for what is out, however much more it would take.
+    if (oldest && (this.intake.demand === 0 || this.options.until !== undefined))
+      this.emit({ type: 'stalled', oldestUnsettledId: oldest.claim.id })
   }
 
   emit(event: SourceEvent): void {
@@ -263,111 +232,41 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
 
   // --- intake
 
-  private get wanted(): number {
-    return this.demand + this.foreseen
-  }
-
-  private claim(): void {
-    if (!this.open || this.wanted === 0) {
-      this.intake = 'idle'
-      return this.passOnWake()
-    }
-    this.woken = false
-    const asked = Math.min(this.wanted, LARGEST_CLAIM)
-    this.claimedAtEpoch = this.hub.epoch
-    this.call.send(asked)
-  }
-
-  onGranted(reply: ClaimReply, asked: number, sentAt: number): void {
-    if (this.intake === 'claiming') this.intake = 'idle'
-    for (const claim of reply.claims) this.inbox.add(this.hold(claim, sentAt))
-    if (!this.open) {
-      this.releaseUnseen()
-      return this.stopping.settleDown()
-    }
-    if (reply.claims.length > 0) this.emit({ type: 'claimed', count: reply.claims.length })
-    this.hub.dueIn(reply.nextDueMs)
-    const full = reply.claims.length >= asked
-    if (full) this.hub.waiting.wakeNext(this.kind)
-    this.deliver()
-    if (!this.open || this.intake !== 'idle') return
-    if (full || this.hub.epoch !== this.claimedAtEpoch) this.goOn()
-    else this.foundEmpty(reply)
-  }
-
-  onClaimFailed(error: unknown, asked: number): void {
-    this.intake = 'idle'
-    if (this.open) return this.break(error)
-    // No answer within the bound: whatever it granted lapses by itself.
-    this.account.abandoned(asked)
-    this.stopping.settleDown()
-  }
-
-  private goOn(): void {
-    if (this.demand > 0) this.hub.soon(this)
-  }
-
-  /** The queue had less than we asked for. */
-  private foundEmpty(reply: ClaimReply): void {
-    const { until } = this.options
-    if (until === 'try') return this.finish()
-    this.intake = 'parked'
-    this.hub.waiting.enter(this)
-    if (until === undefined) return
-    ends(until, reply, this.hub, () => this.held.size === 0 && this.intake === 'parked').listen(
-      (end) => this.looked(end),
-      (error) => this.break(error),
-    )
-  }
-
-  /** Whether this is the end was looked up. What others still hold or delay gives no hint when it ends, so look again. */
-  private looked(end: boolean): void {
-    if (!this.open || this.intake !== 'parked' || this.held.size > 0) return
-    this.lookAgain?.stop()
-    if (end) this.finish()
-    else this.lookAgain = this.clock.after(LOOK_AGAIN_MS, () => this.wakeUp())
-  }
-
-  private finish(): void {
-    this.stop({ ending: 'complete' })
-  }
-
-  private break(error: unknown): void {
-    if (this.intake === 'claiming') this.intake = 'idle'
-    this.emit({ type: 'error', error })
-    this.stop({ ending: { error: () => error } })
-  }
-
-  private passOnWake(): void {
-    if (!this.woken) return
-    this.woken = false
-    this.hub.waiting.wakeNext(this.kind)
-  }
-
-  private hold(claim: Claim, sentAt: number): HeldClaim {
+  hold(claim: Claim, sentAt: number): HeldClaim {
     const held = new HeldClaim(claim, this, sentAt)
     this.held.add(held)
     this.leases.start(sentAt)
     return held
   }
 
-  // --- hand-over
-
-  get wants(): boolean {
-    return this.demand > 0 && this.open
+  finish(): void {
+    this.stop({ ending: 'complete' })
   }
+
+  break(error: unknown): void {
+    this.emit({ type: 'error', error })
+    this.stop({ ending: { error: () => error } })
+  }
+
+  onLastClaim(abandoned: number): void {
+    this.account.abandoned(abandoned)
+    this.stopping.settleDown()
+  }
+
+  // --- hand-over
 
   decode(bytes: Uint8Array): T | Eventual<T> {
     return this.context.decode(bytes)
   }
 
   handOver(claim: HeldClaim, payload: T): void {
-    this.demand -= 1
     claim.delivered = true
     const delivery = new DeliveryHandle<T>(claim, payload)
     if (this.context.observed) this.emit({ type: 'delivered', id: delivery.id, attempt: delivery.attempt })
     if (claim.claim.cancelRequested) this.leases.check([claim])
-    if (this.options.take) claim.settleQuietly({ kind: 'ack' })
+    // What was taken is never delivered again, also when its ack is refused.
+    if (this.options.take)
+      claim.settleQuietly({ kind: 'ack' }, { resolve: () => {}, reject: (error) => claim.giveUp(error) })
     this.observer.next(delivery)
   }
 
@@ -376,26 +275,17 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
     claim.takeBack({ kind: 'dead-letter', reason: describeReason(error) })
   }
 
-  onDecoded(): void {
-    this.deliver()
-  }
-
-  private deliver(): void {
-    this.inbox.deliver()
-    if (this.inbox.size === 0 && this.wants && this.intake === 'idle') this.hub.soon(this)
-  }
-
   // --- stopping
 
   get claiming(): boolean {
-    return this.call.pending
+    return this.intake.claiming
   }
 
   releaseUnseen(): void {
-    for (const claim of this.inbox.empty()) this.giveBack(claim)
+    this.intake.releaseUnseen()
   }
 
-  giveBack(claim: HeldClaim): void {
+  release(claim: HeldClaim): void {
     this.emit({ type: 'released', id: claim.claim.id })
     claim.takeBack({ kind: 'release', delivered: claim.delivered })
   }
@@ -411,33 +301,29 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
 
   private begin(options: StopOptions): void {
     this.ending = options.ending
-    this.demand = 0
-    this.foreseen = 0
     this.cancelled = new CancelledError(
       this.phase(),
       options.reason === undefined ? undefined : { cause: options.reason },
     )
-    this.hub.waiting.leave(this)
-    this.lookAgain?.stop()
-    this.passOnWake()
+    this.intake.close()
     this.stopping.begin(
       this.cancelled,
       options.drainMs ?? this.options.drainMs,
       options.graceMs ?? this.options.graceMs,
     )
-    this.call.limit(this.stopping.graceMs)
+    this.intake.limit(this.stopping.graceMs)
   }
 
   private hasten(options: StopOptions): void {
     if (this.ending === 'silent') this.ending = options.ending
     this.stopping.hasten(options)
-    this.call.limit(this.stopping.graceMs)
+    this.intake.limit(this.stopping.graceMs)
   }
 
   /** What the cancel finds this consumer doing. */
   private phase(): CancelPhase {
     if (this.unsettled > 0) return 'handling'
-    return this.intake === 'claiming' ? 'claiming' : 'idle'
+    return this.intake.state === 'claiming' ? 'claiming' : 'idle'
   }
 
   private notifyEnd(): void {
@@ -455,12 +341,6 @@ export class Consumer<T> implements ClaimOwner, HubMember, InboxOwner<T>, ClaimL
   private drop(claim: HeldClaim): void {
     this.held.delete(claim)
     if (!this.open) this.stopping.settleDown()
-    else if (this.held.size === 0 && this.options.until !== undefined && this.intake === 'parked') this.wakeUp()
-  }
-
-  /** With nothing left in flight, a source with an end has to look whether this is it. */
-  private wakeUp(): void {
-    this.hub.waiting.leave(this)
-    this.wake()
+    else if (this.quiet) this.intake.onQuiet()
   }
 }

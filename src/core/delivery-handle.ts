@@ -173,14 +173,17 @@ export class DeliveryHandle<T> implements Delivery<T> {
 
 /** Settles without anybody to tell: what goes wrong is an event of the source, and the claim then lapses. */
 export function settleQuietly(delivery: DeliveryHandle<unknown>, command: Command): void {
-  delivery.held.settle(command).catch((error) => delivery.held.owner.emit({ type: 'error', error }))
+  delivery.held.settle(command).catch((error) => giveUp(delivery, error))
 }
 
 /** Fails by the policies so far, without anybody to tell. */
 export function failQuietly(delivery: DeliveryHandle<unknown>, failure: unknown): void {
-  delivery
-    .failNow(failure, Number.POSITIVE_INFINITY)
-    .catch((error) => delivery.held.owner.emit({ type: 'error', error }))
+  delivery.failNow(failure, Number.POSITIVE_INFINITY).catch((error) => giveUp(delivery, error))
+}
+
+function giveUp({ held }: DeliveryHandle<unknown>, error: unknown): void {
+  if (held.state === 'held') held.giveUp(error)
+  else held.owner.emit({ type: 'error', error })
 }
 
 const REQUEUE_RULES = { delayMs: delay, reason: anything, countAttempt: boolean }

@@ -50,6 +50,8 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
   /** When `maxLeaseMs` began to count: at the grant, and anew with each proof of life. */
   aliveAt: number
   stuck = false
+  /** Its settlement was sent after the consumer was cancelled. */
+  sentLate = false
   /** A loop was given it: leaving that loop gives it back at once. */
   inLoop = false
   /** Handed over to anybody; a claim that was not is released as if it had never been. */
@@ -167,14 +169,15 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
   settleIn(ack: () => SettleResult): Settlement {
     const answer = this.answerWithout()
     if (answer) return answer
-    if (this.ackedInTransaction) return 'already-settled'
-    if (ack().state === 'stale') {
-      this.lose('taken')
-      return 'stale'
+    // Asked even after an earlier one, which may have been rolled back.
+    if (ack().state !== 'stale') {
+      this.ackedInTransaction = true
+      this.owner.confirm(this)
+      return 'settled'
     }
-    this.ackedInTransaction = true
-    this.owner.confirm(this)
-    return 'settled'
+    if (this.ackedInTransaction) return 'already-settled'
+    this.lose('taken')
+    return 'stale'
   }
 
   /** The transaction in which it was acked was rolled back: it is as if nobody had asked. */
@@ -193,6 +196,11 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
     if (!this.ackedInTransaction || this.late) return this.lose('taken')
     this.end('acked')
     this.owner.onEnded(this)
+  }
+
+  /** Nobody will settle it any more: it is not renewed, and lapses with its lease. */
+  giveUp(error: unknown): void {
+    if (this.state === 'held') this.onUnsettled(error)
   }
 
   /** Confirms a renewal that was sent at `sentAt`. */
@@ -248,6 +256,7 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
 
   private send(command: Command, outcome: Outcome): void {
     this.state = 'settling'
+    this.sentLate = this.owner.late
     this.requested = command.kind
     this.outcome = outcome
     this.owner.send(this.named(command), this)

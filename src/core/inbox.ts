@@ -14,7 +14,7 @@ export interface InboxOwner<T> {
   handOver(claim: HeldClaim, payload: T): void
   onPoison(claim: HeldClaim, error: DecodeError): void
   /** Gives back what was not handed over. */
-  giveBack(claim: HeldClaim): void
+  release(claim: HeldClaim): void
   /** A decoding that took its time is over: deliver what is left, or ask for more. */
   onDecoded(): void
 }
@@ -52,7 +52,7 @@ export class Inbox<T> {
   /** Lost while it waited here, or granted so late that its lease may have run out: nobody was shown it. */
   private skip(claim: HeldClaim): void {
     this.claims.shift()
-    if (claim.state === 'held') this.owner.giveBack(claim)
+    if (claim.state === 'held') this.owner.release(claim)
   }
 
   private decode(claim: HeldClaim): void {

@@ -141,7 +141,7 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered
       for (const delivery of this.deliveries) {
         if (delivery.held.state === 'held') this.settle(delivery, 'release', delivery.held.reason)
       }
-      this.release()
+      this.freeIfDone()
     })
   }
 
@@ -180,12 +180,17 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered
   private refused(delivery: DeliveryHandle<unknown>, error: unknown): void {
     const { held } = delivery
     held.owner.emit({ type: 'error', error })
-    if (held.state !== 'held') return
-    if (held.reason instanceof CancelledError) held.settleQuietly({ kind: 'release', delivered: true })
-    else {
-      const delayMs = backoffMs({}, delivery.attempt, this.lanes.clock.random())
-      held.settleQuietly({ kind: 'requeue', delayMs, countAttempt: true, reason: describeReason(error) })
-    }
+    if (held.state === 'held')
+      held.settleQuietly(this.afterRefusal(delivery, error), {
+        resolve: nothing,
+        reject: (again) => held.giveUp(again),
+      })
+  }
+
+  private afterRefusal(delivery: DeliveryHandle<unknown>, error: unknown): Command {
+    if (delivery.held.reason instanceof CancelledError) return { kind: 'release', delivered: true }
+    const delayMs = backoffMs({}, delivery.attempt, this.lanes.clock.random())
+    return { kind: 'requeue', delayMs, countAttempt: true, reason: describeReason(error) }
   }
 
   claimAborted(): void {
@@ -204,7 +209,7 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered
           error: this.failure,
         }),
       )
-    this.release()
+    this.freeIfDone()
   }
 
   private deliveryOf(claim: HeldClaim): DeliveryHandle<unknown> {
@@ -216,7 +221,7 @@ export class Lane<V, R, O> implements HandlerListener<R>, ClaimWatcher, Rostered
     if (onValue) this.lanes.emit(onValue(value))
   }
 
-  private release(): void {
+  private freeIfDone(): void {
     if (this.ended && this.unsettled === 0) this.lanes.free(this)
   }
 

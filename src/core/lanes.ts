@@ -88,9 +88,10 @@ export class Lanes<V, R, O> implements DemandSubscription, DemandObserver<V> {
     } else this.results.push(result)
   }
 
-  /** A lane has sent its last settlement. */
+  /** A lane has sent its last settlement. What is emitted when that is confirmed may be all that is wanted for now. */
   willBeFree(): void {
-    if (this.mayAsk) this.upstream.foresee?.(1)
+    const certain = this.options.onSettled === undefined || this.wanted === Number.POSITIVE_INFINITY
+    if (certain && this.mayAsk) this.upstream.foresee?.(1)
   }
 
   free(lane: Lane<V, R, O>): void {

@@ -6,13 +6,10 @@ import type { NewMessage, OwnTransaction, QueueDriver } from '../driver.js'
 import { InvalidOptionError, UnsupportedError } from '../errors.js'
 import { Eventual } from '../eventual.js'
 import { checkOptions } from '../options.js'
-import type { Enqueued, EnqueueOptions } from '../queue.js'
+import type { Enqueued, EnqueueInOptions } from '../queue.js'
 import type { HeldClaim } from './held-claim.js'
 import type { QueueCore } from './queue-core.js'
 import { enqueueOptions } from './rules.js'
-
-/** An enqueue that has nothing to wait for, and so nothing to abort. */
-export type EnqueueInOptions = Omit<EnqueueOptions, 'signal'>
 
 const { signal: _, ...RULES } = enqueueOptions
 
@@ -27,7 +24,12 @@ export function enqueueIn<T>(
   const verbs = verbsOf(core.hub.driver, core.hub.backend.name, connection)
   core.agreeIn((proposed) => verbs.settings(connection, proposed))
   const message = core.prepare({ ...options, payload })
-  if (message instanceof Eventual) throw new UnsupportedError(core.hub.backend.name, 'schemas that validate later')
+  if (message instanceof Eventual)
+    throw new InvalidOptionError(
+      'QueueOptions.schema',
+      core.options.schema,
+      'one that validates at once, for enqueueIn',
+    )
   return storedIn(verbs, connection, message)
 }
 

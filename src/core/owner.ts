@@ -14,6 +14,8 @@ export interface ClaimOwner {
   readonly backend: Backend
   readonly driver: QueueDriver
   readonly closed: Eventual<Released>
+  /** Whether it has been cancelled, and still honours what is settled. */
+  readonly late: boolean
   send(command: SettleCommand, listener: SettleListener): void
   onEnded(claim: HeldClaim): void
   onLost(claim: HeldClaim, why: LeaseLostError['why']): void

@@ -31,6 +31,8 @@ export class QueueCore<T> {
   readonly consumers = new Set<Consumer<unknown>>()
   private codec: Codec<T>
   private settings: SharedSettings | undefined
+  /** The store has the settings. What a transaction of the caller's said of them may have been rolled back. */
+  private agreed = false
   private closing = false
   private readonly closeWorks = new Set<(error: ClosedError) => void>()
 
@@ -45,7 +47,10 @@ export class QueueCore<T> {
       name,
       options.backend,
       () => proposed(options),
-      (stored) => this.accept(stored),
+      (stored) => {
+        this.accept(stored)
+        this.agreed = true
+      },
       close,
     )
     bindCore(owner, this)
@@ -129,9 +134,9 @@ export class QueueCore<T> {
     )
   }
 
-  /** Agrees on the settings within a transaction of the caller's, unless that has been done. */
+  /** Agrees on the settings within a transaction of the caller's, unless the store has them. */
   agreeIn(ask: (proposed: Partial<SharedSettings>) => SharedSettings): void {
-    if (!this.settings) this.accept(ask(proposed(this.options)))
+    if (!this.agreed) this.accept(ask(proposed(this.options)))
   }
 
   /** Stores what was prepared, all or nothing. */

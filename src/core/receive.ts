@@ -78,7 +78,7 @@ class Reception<T> {
 
   /** Empty, unless a claim went unanswered: then nobody knows. */
   private nothing(): void {
-    if (this.consumer.summary.abandoned === 0) this.result.resolve(undefined)
+    if (this.consumer.summary.abandoned === 0 && !this.consumer.withdrawn) this.result.resolve(undefined)
     else this.result.reject(new BackendUnavailableError('the backend did not answer in time'))
   }
 

@@ -16,7 +16,8 @@ export interface Rostered<T> {
 
 export class Roster<T extends Rostered<T>> implements Iterable<T> {
   size = 0
-  private first: T | undefined
+  /** The one that has been here longest. */
+  first: T | undefined
   private last: T | undefined
 
   add(member: T): void {
@@ -41,11 +42,6 @@ export class Roster<T extends Rostered<T>> implements Iterable<T> {
     member.after = undefined
     this.size -= 1
     return true
-  }
-
-  /** The one that has been here longest. */
-  get oldest(): T | undefined {
-    return this.first
   }
 
   /** Goes through them in order. Nobody may leave meanwhile: take a copy to let them. */

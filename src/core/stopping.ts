@@ -31,7 +31,7 @@ export interface Stoppable {
   /** Gives back what was claimed and not handed over. */
   releaseUnseen(): void
   /** Gives a claim back, whatever its handler still does. */
-  giveBack(claim: HeldClaim): void
+  release(claim: HeldClaim): void
   onClosed(): void
 }
 
@@ -89,7 +89,7 @@ export class Stopping {
     for (const claim of [...this.subject.held].reverse()) {
       if (claim.state !== 'held') continue
       claim.abort(this.reason as CancelledError)
-      this.subject.giveBack(claim)
+      this.subject.release(claim)
     }
     this.closeIfDone()
   }

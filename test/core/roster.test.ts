@@ -25,7 +25,7 @@ describe('a roster', () => {
       const left = ['a', 'b', 'c', 'd'].filter((name) => !leaving.includes(name)).join('')
       expect(namesOf(roster)).toBe(left)
       expect(roster.size).toBe(left.length)
-      expect(roster.oldest?.name).toBe(left[0])
+      expect(roster.first?.name).toBe(left[0])
       roster.add(new Guest('e'))
       expect(namesOf(roster)).toBe(`${left}e`)
     }

@@ -1,5 +1,5 @@
 /** Answers that come late, not at all, or say no: what is lost by them, and what is not. */
-import { BackendError, type Delivery, mergeMap, pipe, Queue } from 'millrace'
+import { BackendError, type Delivery, mergeMap, pipe, Queue, run } from 'millrace'
 import { memoryBackend } from 'millrace/memory'
 import { faultyBackend, marbles } from 'millrace/testing'
 import { NEVER, of } from 'rxjs'
@@ -97,3 +97,34 @@ it('G10 a settlement that the store refuses as a whole leaves the claim held', a
   expect(delivery?.settled).toBe(false)
   expect(await delivery?.ack()).toBe('settled')
 })
+
+it('G10 a settlement that is refused, and what is tried instead too, leaves no lane and no claim behind', async () => {
+  const { queue, backend } = memoryQueue({ leaseMs: 100 })
+  await queue.enqueueAll([{ payload: 'a' }, { payload: 'b' }])
+  backend.inject({ verb: 'settle', kind: 'fail-request', times: 2, error: new BackendError('out of room') })
+  const seen: string[] = []
+  const source = queue.source()
+  const running = run(
+    pipe(
+      source,
+      mergeMap(({ payload, attempt }) => void seen.push(`${payload}${attempt}`), 1),
+    ),
+  )
+  await expect.poll(() => seen).toEqual(['a1', 'b1', 'a2'])
+  await expect.poll(async () => (await queue.stats()).ackedTotal).toBe(2)
+  await source.stop()
+  expect(await running).toMatchObject({ acked: 2, lost: 1, abandoned: 0 })
+})
+
+it.each(['take', 'autoAck'])(
+  'G10 what was taken is never delivered again, though its ack was refused (%s)',
+  async (way) => {
+    const { queue, backend } = memoryQueue({ leaseMs: 80 })
+    await queue.enqueue('a')
+    backend.inject({ verb: 'settle', kind: 'fail-request', error: new BackendError('out of room') })
+    if (way === 'take') expect(await queue.take()).toBe('a')
+    else for await (const { payload } of queue.source({ autoAck: true })) if (payload === 'a') break
+    await expect.poll(async () => (await queue.stats()).droppedTotal).toBe(1)
+    expect(await queue.tryReceive()).toBeUndefined()
+  },
+)

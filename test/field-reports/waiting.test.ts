@@ -57,8 +57,9 @@ describe('waiting and cancelling', () => {
   it('A8 a bounded wait that runs out while the backend is down throws: down is not empty', async () => {
     const { queue, backend } = memoryQueue()
     await queue.stats()
-    backend.inject({ verb: 'claim', kind: 'fail-request', times: Number.POSITIVE_INFINITY })
+    const outage = backend.inject({ verb: 'claim', kind: 'fail-request', times: Number.POSITIVE_INFINITY })
     await expect(queue.receive({ timeoutMs: 30 })).rejects.toBeInstanceOf(BackendUnavailableError)
+    outage.remove()
   })
 
   it('A16 a delayed message that comes due during an idle wait is delivered then, without a new enqueue', async () => {

@@ -19,7 +19,7 @@ describe('what carries an id', () => {
     ["it.skip('F4 later', () => {})", ['F4: later']],
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the text of a test
     ['it(`D1 ${what} closes`, () => {})', ['D1: … closes']],
-    ["describe('group', () => { it('E1 inside', () => {}) })", ['E1: inside']],
+    ["describe('group', () => { it('E1 inside', () => {}) })", ['E1: group › inside']],
   ])('%s', (text, entries) => {
     expect(found(text)).toEqual(entries)
   })

@@ -49,14 +49,14 @@ export class Session {
   }
 }
 
-/** The sessions of one queue. */
+/** The sessions of one store. */
 export class SessionBook {
   readonly #byName = new Map<string, Session>()
   #all: Session[] = []
   #cursor = 0
   #longestLeaseMs = 30_000
 
-  /** Takes note of a lease that was granted: answers are kept for two of the longest. */
+  /** Takes note of a lease that was asked for: answers are kept for two of the longest. */
   noteLease(leaseMs: number): void {
     if (leaseMs > this.#longestLeaseMs) this.#longestLeaseMs = leaseMs
   }

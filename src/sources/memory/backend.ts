@@ -1,7 +1,7 @@
 import type { SchedulerLike } from 'rxjs'
 import type { Backend, BackendOwner, DriverFeatures } from '../../driver.js'
 import { Eventual } from '../../eventual.js'
-import { MAX_BATCH, MAX_BATCH_BYTES } from './admission.js'
+import { CAPS } from './admission.js'
 import { Clock } from './clock.js'
 import { type DriverHost, MemoryDriver } from './driver.js'
 import { QueueStore } from './store.js'
@@ -17,8 +17,8 @@ const FEATURES: DriverFeatures = {
   partitions: false,
   ownTransactions: false,
   leaseStepMs: 1,
-  maxBatch: MAX_BATCH,
-  maxBatchBytes: MAX_BATCH_BYTES,
+  maxBatch: CAPS.maxBatch,
+  maxBatchBytes: CAPS.maxBatchBytes,
 }
 
 /** All queues of one memory backend. A queue's messages stay here when its drivers are closed. */
@@ -43,7 +43,7 @@ export class MemoryBackend implements Backend {
         return isUsable()
       },
       storeOf: (queue) => this.#storeOf(queue),
-      release: (driver) => void this.#owners.delete(driver),
+      letGo: (driver) => void this.#owners.delete(driver),
     }
   }
 

@@ -40,7 +40,7 @@ export interface DriverHost {
   /** False once the backend is closed. */
   readonly usable: boolean
   readonly storeOf: FindStore
-  release(driver: MemoryDriver): void
+  letGo(driver: MemoryDriver): void
 }
 
 /**
@@ -184,7 +184,7 @@ export class MemoryDriver implements QueueDriver {
     if (this.#isOpen) {
       this.#isOpen = false
       this.#store.sessions.close(this.#sessionNames)
-      this.#host.release(this)
+      this.#host.letGo(this)
       this.#closed.next()
     }
     return replied(undefined)

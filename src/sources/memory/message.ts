@@ -106,15 +106,3 @@ export function strip(message: Message): void {
   message.consumer = ''
   message.notes = undefined
 }
-
-/** What a message is charged with: its payload and its headers in bytes. */
-export function sizeOf(message: NewMessage): number {
-  const size = message.bytes.byteLength
-  return message.headers === undefined ? size : size + headerBytes(message.headers)
-}
-
-function headerBytes(headers: Readonly<Record<string, string>>): number {
-  let total = 0
-  for (const [name, value] of Object.entries(headers)) total += Buffer.byteLength(name) + Buffer.byteLength(value)
-  return total
-}

@@ -1,5 +1,6 @@
 import type { CarriedMessage, NewMessage, SettleCommand, SettleResult } from '../../driver.js'
-import { type AdmissionPlan, admit, planAdmission } from './admission.js'
+import { type AdmissionPlan, byQueue } from '../local/admission.js'
+import { admit, planAdmission } from './admission.js'
 import { endCancelled, failAttempt, MAINTENANCE_STEP, maintain, mayBeDeliveredAgain } from './maintenance.js'
 import type { Message } from './message.js'
 import { noteFailure, type QueueStore } from './store.js'
@@ -111,16 +112,6 @@ function carryOver(
   end()
   for (const { to, batch, plan } of parcels) admit(to, batch, plan)
   return undefined
-}
-
-function byQueue(carried: readonly CarriedMessage[]): Map<string, NewMessage[]> {
-  const batches = new Map<string, NewMessage[]>()
-  for (const { queue, message } of carried) {
-    const batch = batches.get(queue)
-    if (batch === undefined) batches.set(queue, [message])
-    else batch.push(message)
-  }
-  return batches
 }
 
 function refusal(error: Error): SettleResult {

@@ -1,11 +1,12 @@
 import { DEFAULT_SETTINGS, ERRORS_KEPT, type NewMessage, type SharedSettings } from '../../driver.js'
+import { type Room, sizeOf } from '../local/admission.js'
 import { Fifo } from '../local/fifo.js'
 import { SessionBook } from '../local/sessions.js'
 import { Agenda } from './agenda.js'
 import type { Clock } from './clock.js'
 import { HintBoard } from './hint-board.js'
 import { IdTable } from './id-table.js'
-import { type EndState, fill, type Message, NEVER, notesOf, sizeOf, strip } from './message.js'
+import { type EndState, fill, type Message, NEVER, notesOf, strip } from './message.js'
 import { MessagePool } from './message-pool.js'
 import { OrderedList } from './ordered-list.js'
 import { ReadySet } from './ready-set.js'
@@ -31,7 +32,7 @@ export interface Totals {
  * Every step leaves the queue whole: each message is in exactly one of ready, delayed, claimed, dead, or counted in
  * one total. What decides about a step (limits, tokens, attempts) lives in the files of the verbs.
  */
-export class QueueStore {
+export class QueueStore implements Room {
   readonly ready = new ReadySet()
   /** By due instant; the first is promoted next. */
   readonly delayed = new OrderedList<Message>()
@@ -66,6 +67,19 @@ export class QueueStore {
   /** How many messages count against `maxLength`. */
   get length(): number {
     return this.ready.size + this.delayed.size + this.claims.size
+  }
+
+  get readyLength(): number {
+    return this.ready.size
+  }
+
+  get readyBytes(): number {
+    return this.ready.bytes
+  }
+
+  /** Whether an id is taken. */
+  holds(id: string): boolean {
+    return this.find(id) !== undefined
   }
 
   /** The message that holds an id: one that is in the queue, is dead, or has an outcome that is retained. */

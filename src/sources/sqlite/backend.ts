@@ -2,11 +2,11 @@ import type { Observable } from 'rxjs'
 import type { Backend, BackendOwner, DriverFeatures, Hint, OwnTransaction } from '../../driver.js'
 import { Eventual } from '../../eventual.js'
 import { SessionBook } from '../local/sessions.js'
-import { MAX_BATCH, MAX_BATCH_BYTES } from './admission.js'
+import { CAPS } from './admission.js'
 import { Connection, type Durability, isInMemory, type Target } from './connection.js'
 import { type DriverHost, SqliteDriver } from './driver.js'
 import { asBackendError } from './errors.js'
-import { GroupCommit } from './group-commit.js'
+import { GroupCommit, type Withdrawal } from './group-commit.js'
 import { Hints } from './hints.js'
 import { ownTransactionOf } from './own-transaction.js'
 import type { Transaction } from './transaction.js'
@@ -31,7 +31,7 @@ export class SqliteBackend implements Backend, DriverHost {
   #closing: Promise<void> | undefined
 
   constructor(target: Target, { durability, busyTimeoutMs }: BackendOptions) {
-    this.features = featuresOf(isInMemory(target))
+    this.features = featuresOf(target)
     this.#target = target
     this.#connection = new Connection(target, durability)
     this.#hints = new Hints({
@@ -42,7 +42,7 @@ export class SqliteBackend implements Backend, DriverHost {
     this.#transactions = new GroupCommit({
       path: target.path,
       statements: () => this.#connection.statements,
-      busyMs: busyTimeoutMs,
+      busyTimeoutMs,
       committed: (queues) => this.#hints.committed(queues),
     })
   }
@@ -62,8 +62,8 @@ export class SqliteBackend implements Backend, DriverHost {
     return this.#closing
   }
 
-  ask<T>(work: (tx: Transaction) => T): Eventual<T> {
-    return this.#transactions.ask(work)
+  ask<T>(work: (tx: Transaction) => T, withdrawal?: Withdrawal<T>): Eventual<T> {
+    return this.#transactions.ask(work, withdrawal)
   }
 
   hintsOf(queue: string): Observable<Hint> {
@@ -79,7 +79,7 @@ export class SqliteBackend implements Backend, DriverHost {
     return ownTransactionOf(queue, path, (database) => database === shared)
   }
 
-  release(driver: SqliteDriver): Eventual<void> {
+  letGo(driver: SqliteDriver): Eventual<void> {
     this.#owners.delete(driver)
     if (this.#owners.size > 0 || isInMemory(this.#target)) return Eventual.resolved(undefined)
     return this.#transactions.settled().then(() => {
@@ -95,7 +95,8 @@ export class SqliteBackend implements Backend, DriverHost {
   }
 }
 
-function featuresOf(inMemory: boolean): DriverFeatures {
+function featuresOf(target: Target): DriverFeatures {
+  const inMemory = isInMemory(target)
   return {
     durable: !inMemory,
     multiProcess: !inMemory,
@@ -104,9 +105,10 @@ function featuresOf(inMemory: boolean): DriverFeatures {
     ordered: true,
     groups: false,
     partitions: false,
-    ownTransactions: true,
+    // No other connection reaches a database in memory that is ours alone.
+    ownTransactions: !inMemory || target.shared !== undefined,
     leaseStepMs: 1,
-    maxBatch: MAX_BATCH,
-    maxBatchBytes: MAX_BATCH_BYTES,
+    maxBatch: CAPS.maxBatch,
+    maxBatchBytes: CAPS.maxBatchBytes,
   }
 }

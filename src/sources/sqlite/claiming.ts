@@ -40,11 +40,18 @@ export function withNextDue<T extends { nextDueMs?: number }>(reply: T, tx: Tran
   return reply
 }
 
-/** Goes on until enough is granted or nothing is ready; a step of maintenance may have left more that is due. */
+/** How many steps of maintenance one claim takes at most, so that it does not take long after a long rest. */
+const MOST_STEPS = 5
+
+/**
+ * Goes on until enough is granted or nothing is ready; a step of maintenance may have left more that is due. What is
+ * left over all the same is due at once, which the answer tells.
+ */
 function grantUpTo(tx: Transaction, queue: QueueRow, request: ClaimRequest, claims: Claim[]): void {
-  do {
+  for (let steps = 0; steps < MOST_STEPS; steps += 1) {
     grantReady(tx, queue, request, claims)
-  } while (claims.length < request.max && maintain(tx, queue, MAINTENANCE_STEP) > 0)
+    if (claims.length >= request.max || maintain(tx, queue, MAINTENANCE_STEP) === 0) return
+  }
 }
 
 function grantReady(tx: Transaction, queue: QueueRow, request: ClaimRequest, claims: Claim[]): void {

@@ -3,13 +3,13 @@
  */
 import Database from 'better-sqlite3'
 import { fileOf, type SqliteConstructor, type SqliteDatabase } from './database.js'
-import { migrate } from './schema.js'
+import { checkTables, migrate } from './schema.js'
 import { Statements } from './transaction.js'
 
 /**
  * How many pages the log takes before they are copied into the file. The pages at both ends of a queue are written
- * again and again: the longer they gather, the fewer copies; four times SQLite's default makes a third of a queue's
- * work go away, and the log stays under 20 MB.
+ * again and again: the longer they gather, the fewer copies. Four times SQLite's default saved a quarter of the time
+ * of consuming where it was measured, and the log stays under 20 MB.
  */
 const CHECKPOINT_PAGES = 4_000
 const CACHE_KIB = 16_384
@@ -72,6 +72,8 @@ export class Connection {
     // No busy timeout: SQLite would wait on this thread, and everything else in the process with it.
     const database = new Open(path, { timeout: 0, readonly, fileMustExist })
     try {
+      // Before anything is changed: the mode of the log is written into the file.
+      checkTables(database)
       database.pragma('journal_mode = WAL')
       database.pragma(`synchronous = ${this.#durability}`)
       database.pragma(`wal_autocheckpoint = ${CHECKPOINT_PAGES}`)

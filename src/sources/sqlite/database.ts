@@ -3,7 +3,7 @@
  * there; a statement runs at once, on this thread.
  */
 export interface SqliteStatement {
-  run(...values: unknown[]): { readonly changes: number; readonly lastInsertRowid: number | bigint }
+  run(...values: unknown[]): { readonly changes: number }
   get(...values: unknown[]): unknown
   all(...values: unknown[]): unknown[]
   /** Whether integers come as bigints. */
@@ -35,4 +35,17 @@ export type SqliteConstructor = new (
 export function fileOf(database: SqliteDatabase): string {
   const files = database.pragma('database_list') as { readonly name: string; readonly file: string }[]
   return files.find(({ name }) => name === 'main')?.file || database.name
+}
+
+/** Runs `work` in the transaction that is open, or in one of its own; what throws leaves none behind. */
+export function inTransaction<T>(database: SqliteDatabase, work: () => T): T {
+  if (database.inTransaction) return work()
+  database.exec('BEGIN IMMEDIATE')
+  try {
+    const value = work()
+    database.exec('COMMIT')
+    return value
+  } finally {
+    if (database.inTransaction) database.exec('ROLLBACK')
+  }
 }

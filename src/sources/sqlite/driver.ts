@@ -3,6 +3,7 @@ import type {
   CancelReply,
   ClaimReply,
   ClaimRequest,
+  DriverFeatures,
   EnqueueStatus,
   Hint,
   NewMessage,
@@ -31,31 +32,36 @@ import type { SessionBook } from '../local/sessions.js'
 import { admit, planAdmission } from './admission.js'
 import { claim, withNextDue } from './claiming.js'
 import { purgeDead, reviveDead } from './dead-letters.js'
+import type { Withdrawal } from './group-commit.js'
 import { cancelMessage, outcomeOf, purgeStates, statsOf } from './inspection.js'
 import { listDeadLetters, listMessages } from './listing.js'
-import { MAINTENANCE_STEP, maintain, open } from './maintenance.js'
+import { MAINTENANCE_STEP, maintain, open, openQueue } from './maintenance.js'
 import type { QueueRow } from './queue-row.js'
 import { renew } from './renewing.js'
 import { configure, setPaused, settings } from './settings.js'
 import { settle } from './settling.js'
 import type { Transaction } from './transaction.js'
 
+/** The answer to a claim that was not wanted any more before it was made. */
+const NOTHING_CLAIMED: ClaimReply = { claims: [], paused: false, withdrawn: true }
+
 /** What a driver needs of the backend that opened it. */
 export interface DriverHost {
   /** False once the backend is closed. */
   readonly usable: boolean
+  readonly features: DriverFeatures
   readonly sessions: SessionBook
-  ask<T>(work: (tx: Transaction) => T): Eventual<T>
+  ask<T>(work: (tx: Transaction) => T, withdrawal?: Withdrawal<T>): Eventual<T>
   hintsOf(queue: string): Observable<Hint>
   /** A hint `outcome` follows when this message has ended. */
   watch(queue: string, id: string): void
   ownTransactionOf(queue: string): OwnTransaction
-  release(driver: SqliteDriver): Reply<void>
+  letGo(driver: SqliteDriver): Reply<void>
 }
 
 /** One opened queue: each verb is a step of the next transaction. */
 export class SqliteDriver implements QueueDriver {
-  readonly ownTransaction: OwnTransaction
+  declare readonly ownTransaction?: OwnTransaction
   readonly #queue: string
   readonly #host: DriverHost
   readonly #closed = new Subject<void>()
@@ -67,11 +73,11 @@ export class SqliteDriver implements QueueDriver {
   constructor(queue: string, host: DriverHost) {
     this.#queue = queue
     this.#host = host
-    this.ownTransaction = host.ownTransactionOf(queue)
+    if (host.features.ownTransactions) this.ownTransaction = host.ownTransactionOf(queue)
   }
 
   settings(proposed: Partial<SharedSettings>): Reply<SharedSettings> {
-    return this.#step((_, queue) => settings(queue, proposed))
+    return this.#step((tx, queue) => settings(tx, queue, proposed))
   }
 
   configure(changes: Partial<SharedSettings>): Reply<SharedSettings> {
@@ -87,7 +93,8 @@ export class SqliteDriver implements QueueDriver {
     const unsupported = group !== undefined ? 'groups' : partition !== undefined ? 'partitions' : undefined
     if (unsupported !== undefined) return refused(new UnsupportedError('sqlite', unsupported))
     this.#host.sessions.noteLease(request.leaseMs)
-    return this.#once(request.token, (tx, queue) => claim(tx, queue, request))
+    const withdrawal = { signal: request.signal, answer: NOTHING_CLAIMED }
+    return this.#once(request.token, (tx, queue) => claim(tx, queue, request), withdrawal)
   }
 
   settle(commands: readonly SettleCommand[], token: RequestToken): Reply<readonly SettleResult[]> {
@@ -164,19 +171,19 @@ export class SqliteDriver implements QueueDriver {
     this.#isOpen = false
     this.#host.sessions.close(this.#sessionNames)
     this.#closed.next()
-    return this.#host.release(this)
+    return this.#host.letGo(this)
   }
 
-  #step<T>(work: (tx: Transaction, queue: QueueRow) => T): Reply<T> {
-    return this.#ask((tx) => work(tx, openQueue(tx, this.#queue)))
+  #step<T>(work: (tx: Transaction, queue: QueueRow) => T, withdrawal?: Withdrawal<T>): Reply<T> {
+    return this.#ask((tx) => work(tx, openQueue(tx, this.#queue)), withdrawal)
   }
 
-  #ask<T>(work: (tx: Transaction) => T): Reply<T> {
-    return this.#mayEnter() ? this.#host.ask(work) : refused(this.#closedError())
+  #ask<T>(work: (tx: Transaction) => T, withdrawal?: Withdrawal<T>): Reply<T> {
+    return this.#mayEnter() ? this.#host.ask(work, withdrawal) : refused(this.#closedError())
   }
 
   /** Runs a request once, however often it is asked for: a repeat gets the answer of the first, also while it runs. */
-  #once<T>(token: RequestToken, work: (tx: Transaction, queue: QueueRow) => T): Reply<T> {
+  #once<T>(token: RequestToken, work: (tx: Transaction, queue: QueueRow) => T, withdrawal?: Withdrawal<T>): Reply<T> {
     if (!this.#mayEnter()) return refused(this.#closedError())
     const now = performance.now()
     const { sessions } = this.#host
@@ -186,7 +193,7 @@ export class SqliteDriver implements QueueDriver {
     sessions.inspectOne(now)
     const known = session.recall(token)
     if (known !== undefined && !this.#notDone.has(known)) return known
-    const reply = this.#step(work)
+    const reply = this.#step(work, withdrawal)
     session.remember(token.seq, reply)
     reply.then(null, (error) => {
       if (error instanceof BackendUnavailableError) this.#notDone.add(reply)
@@ -201,9 +208,4 @@ export class SqliteDriver implements QueueDriver {
   #closedError(): ClosedError {
     return new ClosedError(this.#host.usable ? `queue ${describeValue(this.#queue)}` : 'the sqlite backend')
   }
-}
-
-/** The row of a queue, with what is due in it done first. */
-function openQueue(tx: Transaction, name: string): QueueRow {
-  return tx.queue(name, (row) => open(tx, row))
 }

@@ -5,6 +5,7 @@ import { BackendError, BackendUnavailableError, MillraceError } from '../../erro
 
 /** Somebody else holds the lock: nothing was done, and asking again may help. */
 export function isBusy(error: unknown): boolean {
+  if (error instanceof BackendUnavailableError) return true
   const code = codeOf(error)
   return code.startsWith('SQLITE_BUSY') || code.startsWith('SQLITE_LOCKED') || isIterating(error)
 }
@@ -23,6 +24,7 @@ export function asBackendError(error: unknown, path: string): MillraceError {
 }
 
 export function busyError(path: string, cause: unknown): BackendUnavailableError {
+  if (cause instanceof BackendUnavailableError) return cause
   return new BackendUnavailableError(`${path} is locked by another connection`, { cause })
 }
 

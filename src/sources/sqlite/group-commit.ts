@@ -9,7 +9,7 @@
  * the next turn of the loop, so that timers and sockets get theirs. For the same reason a lock that somebody else
  * holds is waited for by short tries, never inside SQLite.
  */
-import { MillraceError } from '../../errors.js'
+import { BackendUnavailableError, MillraceError } from '../../errors.js'
 import { Eventual } from '../../eventual.js'
 import { asBackendError, busyError, isBusy } from './errors.js'
 import type { QueueRow } from './queue-row.js'
@@ -24,7 +24,14 @@ const LONGEST_PAUSE_MS = 20
 
 type Work<T> = (tx: Transaction) => T
 
+/** A step that nobody wants any more when the signal has aborted, and what it answers when it has not run by then. */
+export interface Withdrawal<T> {
+  readonly signal: AbortSignal | undefined
+  readonly answer: T
+}
+
 interface Step {
+  readonly withdrawal: Withdrawal<unknown> | undefined
   readonly work: Work<unknown>
   readonly reply: Eventual<unknown>
   readonly askedAt: number
@@ -37,7 +44,7 @@ export interface GroupCommitOptions {
   /** The open connection, opened now if need be. May throw what SQLite throws. */
   readonly statements: () => Statements
   /** How long a step may wait for a lock. */
-  readonly busyMs: number
+  readonly busyTimeoutMs: number
   /** Told of the queues that a committed transaction has touched, before its steps are answered. */
   readonly committed: (queues: Iterable<QueueRow>) => void
 }
@@ -53,9 +60,10 @@ export class GroupCommit {
   }
 
   /** Answers when the transaction in which `work` ran has been committed. */
-  ask<T>(work: Work<T>): Eventual<T> {
+  ask<T>(work: Work<T>, withdrawal?: Withdrawal<T>): Eventual<T> {
     const reply = new Eventual<T>()
-    this.#steps.push({ work, reply: reply as Eventual<unknown>, askedAt: performance.now(), alone: false })
+    const askedAt = performance.now()
+    this.#steps.push({ work, reply: reply as Eventual<unknown>, withdrawal, askedAt, alone: false })
     this.#schedule()
     return reply
   }
@@ -76,74 +84,86 @@ export class GroupCommit {
   #turn(): void {
     this.#scheduled = false
     if (this.#steps.length === 0) return
-    let statements: Statements
+    let tx: Transaction
     try {
-      statements = this.#begin()
+      tx = this.#begin()
     } catch (error) {
       return isBusy(error) ? this.#waitForLock(error) : this.#failAll(error)
     }
     this.#busyTries = 0
-    this.#commit(statements)
+    this.#commit(tx)
     if (this.#steps.length > 0) this.#schedule()
   }
 
-  #begin(): Statements {
+  #begin(): Transaction {
     const statements = this.#options.statements()
     // In a database that is shared with the caller, whose transaction is not ours to join.
-    if (statements.database.inTransaction) throw Object.assign(new Error('in a transaction'), { code: 'SQLITE_BUSY' })
+    if (statements.database.inTransaction)
+      throw new BackendUnavailableError(`${this.#options.path} is in a transaction of its owner`)
     statements.of('BEGIN IMMEDIATE').run()
-    return statements
-  }
-
-  #commit(statements: Statements): void {
-    const taken: Step[] = []
-    const answers: (() => void)[] = []
-    let tx: Transaction
     try {
-      tx = new Transaction(statements)
-      this.#runSteps(tx, taken, answers)
-      tx.save()
-      statements.of('COMMIT').run()
+      return new Transaction(statements)
     } catch (error) {
       rollBack(statements)
-      return this.#undone(taken, error)
+      throw error
     }
+  }
+
+  #commit(tx: Transaction): void {
+    const answers: (() => void)[] = []
+    try {
+      this.#runSteps(tx, answers)
+      tx.save()
+      tx.sql('COMMIT').run()
+    } catch (error) {
+      rollBack(tx.statements)
+      return this.#undone(answers.length, error)
+    }
+    this.#steps.splice(0, answers.length)
     this.#options.committed(tx.queues)
-    for (const answer of answers) answer()
+    for (const answer of answers) tell(answer)
   }
 
-  #runSteps(tx: Transaction, taken: Step[], answers: (() => void)[]): void {
+  /** Runs steps from the first on. They stay where they are until they are committed. */
+  #runSteps(tx: Transaction, answers: (() => void)[]): void {
     const endsAt = performance.now() + SLICE_MS
-    do {
-      if (taken.length > 0 && this.#steps[0]?.alone) return
-      const step = this.#steps.shift() as Step
-      taken.push(step)
-      answers.push(runStep(step, tx))
+    for (const step of this.#steps) {
+      if (answers.length > 0 && (step.alone || performance.now() >= endsAt)) return
+      // Counted before it runs, since it may be what throws.
+      const index = answers.push(nothing) - 1
+      answers[index] = runStep(step, tx)
       if (step.alone) return
-    } while (this.#steps.length > 0 && performance.now() < endsAt)
+    }
   }
 
-  /** Nothing of these steps was stored. One alone has failed by itself; several are tried again one by one. */
-  #undone(steps: readonly Step[], error: unknown): void {
-    if (isBusy(error) || steps.length > 1) {
-      for (const step of steps) step.alone = steps.length > 1
-      this.#steps.unshift(...steps)
-      return isBusy(error) ? this.#waitForLock(error) : undefined
+  /** Nothing of the first `count` steps was stored. One alone has failed by itself; several are tried one by one. */
+  #undone(count: number, error: unknown): void {
+    if (isBusy(error)) return this.#waitForLock(error)
+    if (count > 1) {
+      for (const step of this.#steps.slice(0, count)) step.alone = true
+      return
     }
-    const [step] = steps
+    const [step] = this.#steps.splice(0, 1)
     step?.reply.reject(asBackendError(error, this.#options.path))
   }
 
-  /** Tries again in a while; what has waited for too long is given up, and was not done. */
+  /** Tries again in a while. What has waited for too long, or is not wanted any more, is over, and was not done. */
   #waitForLock(error: unknown): void {
     const now = performance.now()
-    const late = this.#steps.filter(({ askedAt }) => now - askedAt >= this.#options.busyMs)
-    this.#steps = this.#steps.filter((step) => !late.includes(step))
+    // One error for all, however many there are.
+    const reason = busyError(this.#options.path, error)
+    const over: (() => void)[] = []
+    this.#steps = this.#steps.filter(({ reply, withdrawal, askedAt }) => {
+      if (withdrawal?.signal?.aborted) over.push(() => reply.resolve(withdrawal.answer))
+      else if (now - askedAt >= this.#options.busyTimeoutMs) over.push(() => reply.reject(reason))
+      else return true
+      return false
+    })
     if (this.#steps.length > 0) {
       this.#scheduled = true
       setTimeout(() => this.#turn(), this.#pauseMs())
     }
-    for (const { reply } of late) reply.reject(busyError(this.#options.path, error))
+    for (const answer of over) tell(answer)
   }
 
   /** Grows, and is never the same for two who wait for the same lock. */
@@ -159,6 +179,19 @@ export class GroupCommit {
     for (const { reply } of steps) reply.reject(asBackendError(error, this.#options.path))
   }
 }
+
+/** Whatever an answer leads to, the others are told as well. */
+function tell(answer: () => void): void {
+  try {
+    answer()
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error
+    })
+  }
+}
+
+function nothing(): void {}
 
 /** Some errors have rolled back already, and a connection that is lost cannot: nothing is stored either way. */
 function rollBack(statements: Statements): void {

@@ -8,15 +8,18 @@
  */
 import { Observable, Subject } from 'rxjs'
 import type { Hint } from '../../driver.js'
-import type { QueueRow } from './queue-row.js'
+import type { Counters, QueueRow } from './queue-row.js'
 import type { Statements } from './transaction.js'
 
 /** How often the file is looked at while somebody waits. */
 const POLL_MS = 20
 
+/** How many messages are looked up in one go. */
+const LOOKED_UP_AT_ONCE = 500
+
 const DATA_VERSION = 'PRAGMA data_version'
-const SELECT_SIGNS = `SELECT id, wakes, cancels, ends + deaths + purgedTotal + droppedTotal AS endings
-  FROM millrace_queues WHERE name = ?`
+const SELECT_COUNTERS = `SELECT id, wakes, cancels, ends, deaths, purgedTotal, droppedTotal FROM millrace_queues
+  WHERE name = ?`
 const CANCELLED_CLAIMS = `SELECT id FROM millrace_messages WHERE queue = ? AND state = 2 AND cancelRequested = 1`
 const PENDING = `SELECT 1 FROM millrace_messages WHERE queue = ? AND id = ? AND state < 3`
 
@@ -28,10 +31,19 @@ interface Signs {
   readonly endings: number
 }
 
+type Counted = Pick<Counters, 'wakes' | 'cancels' | 'ends' | 'deaths' | 'purgedTotal' | 'droppedTotal'>
+
+function signsOf(id: number, counters: Counted): Signs {
+  const { wakes, cancels, ends, deaths, purgedTotal, droppedTotal } = counters
+  return { id, wakes, cancels, endings: ends + deaths + purgedTotal + droppedTotal }
+}
+
 /** The listeners of one queue, and what they have been told of. */
 interface Board {
   readonly hints: Subject<Hint>
   readonly watched: Set<string>
+  /** Those of the watched that are still to be looked up, since somebody else has ended some message. */
+  toLookUp: string[]
   seen: Signs | undefined
 }
 
@@ -76,10 +88,7 @@ export class Hints {
   /** A transaction of this connection has changed these queues. */
   committed(queues: Iterable<QueueRow>): void {
     try {
-      for (const { name, id, counters } of queues) {
-        const { wakes, cancels, ends, deaths, purgedTotal, droppedTotal } = counters
-        this.#tell(name, { id, wakes, cancels, endings: ends + deaths + purgedTotal + droppedTotal })
-      }
+      for (const queue of queues) this.#tellOwn(queue)
     } catch (error) {
       // What was committed is answered all the same.
       this.#fail(error)
@@ -89,7 +98,7 @@ export class Hints {
   #boardOf(queue: string): Board {
     let board = this.#boards.get(queue)
     if (board === undefined) {
-      board = { hints: new Subject(), watched: new Set(), seen: undefined }
+      board = { hints: new Subject(), watched: new Set(), toLookUp: [], seen: undefined }
       this.#boards.set(queue, board)
     }
     return board
@@ -109,6 +118,7 @@ export class Hints {
       const same = this.#looked?.on === looked.on && this.#looked.version === looked.version
       if (!same || this.#options.shared) this.#readAll(statements)
       this.#looked = looked
+      for (const board of this.#boards.values()) if (board.seen) this.#lookUp(board, board.seen.id)
       this.#up()
     } catch (error) {
       this.#fail(error)
@@ -117,9 +127,20 @@ export class Hints {
 
   #readAll(statements: Statements): void {
     for (const queue of [...this.#boards.keys()]) {
-      const signs = statements.of(SELECT_SIGNS).get(queue) as Signs | undefined
-      if (signs !== undefined) this.#tell(queue, signs)
+      const row = statements.of(SELECT_COUNTERS).get(queue) as (Counted & { readonly id: number }) | undefined
+      if (row !== undefined) this.#tell(queue, signsOf(row.id, row))
     }
+  }
+
+  /** What this transaction has changed is known; what others had changed before it is told like theirs. */
+  #tellOwn({ name, id, loaded, counters, ended }: QueueRow): void {
+    const board = this.#boards.get(name)
+    if (board === undefined) return
+    this.#tell(name, signsOf(id, loaded))
+    const signs = signsOf(id, counters)
+    if (board.seen !== undefined) board.seen = { ...board.seen, endings: signs.endings }
+    for (const message of ended) if (board.watched.delete(message)) board.hints.next({ kind: 'outcome', id: message })
+    this.#tell(name, signs)
   }
 
   #tell(queue: string, signs: Signs): void {
@@ -129,7 +150,8 @@ export class Hints {
     board.seen = signs
     if (signs.wakes !== seen?.wakes) board.hints.next({ kind: 'ready' })
     if (signs.cancels !== seen?.cancels) this.#tellCancels(board, signs.id)
-    if (signs.endings !== seen?.endings) this.#tellEndings(board, signs.id)
+    if (signs.endings !== seen?.endings) board.toLookUp = [...board.watched]
+    this.#lookUp(board, signs.id)
   }
 
   #tellCancels({ hints }: Board, queue: number): void {
@@ -137,9 +159,10 @@ export class Hints {
     for (const { id } of rows) hints.next({ kind: 'cancel', id })
   }
 
-  #tellEndings({ hints, watched }: Board, queue: number): void {
-    for (const id of [...watched]) {
-      if (this.#options.statements().of(PENDING).get(queue, id) !== undefined) continue
+  /** Looks up a slice of the watched messages; the rest follows with the next look at the file. */
+  #lookUp({ hints, watched, toLookUp }: Board, queue: number): void {
+    for (const id of toLookUp.splice(0, LOOKED_UP_AT_ONCE)) {
+      if (!watched.has(id) || this.#options.statements().of(PENDING).get(queue, id) !== undefined) continue
       watched.delete(id)
       hints.next({ kind: 'outcome', id })
     }

@@ -21,8 +21,9 @@ export interface SqliteBackendOptions {
    */
   readonly durability?: Durability
   /**
-   * How long a request waits while another connection holds the lock of the file, before it counts as unanswered; the
-   * engine asks again within the bound of the call and then throws `BackendUnavailableError`. Default 5 000.
+   * How long a request waits while another connection holds the lock of the file, before it counts as unanswered: from
+   * then on a source tells `reconnecting`. It bounds no call; those ask again within 10 s, 5 s for a settlement.
+   * Default 5 000.
    */
   readonly busyTimeoutMs?: number
 }

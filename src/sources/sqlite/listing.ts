@@ -1,9 +1,10 @@
 import type { Page, Paged, StoredDeadLetter, StoredMessage } from '../../driver.js'
-import { READY } from './message.js'
+import { InvalidOptionError } from '../../errors.js'
+import { CLAIMED, DEAD, DELAYED, READY } from './message.js'
 import type { QueueRow } from './queue-row.js'
 import type { Transaction } from './transaction.js'
 
-/** A row with all its columns. */
+/** The columns that listings show or are ordered by. */
 interface Row {
   readonly seq: number
   readonly id: string
@@ -36,11 +37,11 @@ interface Listing {
 }
 
 const READY_ONES: Listing = { state: READY, order: ['rank', 'place', 'arrival'] }
-const DELAYED_ONES: Listing = { state: 1, order: ['arrivedAt', 'arrival'] }
+const DELAYED_ONES: Listing = { state: DELAYED, order: ['arrivedAt', 'arrival'] }
 /** By the end of the lease. */
-const CLAIMED_ONES: Listing = { state: 2, order: ['leaseAt', 'seq'] }
+const CLAIMED_ONES: Listing = { state: CLAIMED, order: ['leaseAt', 'seq'] }
 /** In the order in which they died. */
-const DEAD_ONES: Listing = { state: 3, order: ['endNumber'] }
+const DEAD_ONES: Listing = { state: DEAD, order: ['endNumber'] }
 
 const LISTINGS = { ready: READY_ONES, delayed: DELAYED_ONES, claimed: CLAIMED_ONES }
 
@@ -92,8 +93,10 @@ function fittingIn(rows: readonly Row[]): number {
 }
 
 function placeOf({ after }: Page, length: number): number[] | undefined {
-  const place = after?.split(':').map(Number)
-  return place?.length === length ? place : undefined
+  if (after === undefined) return undefined
+  const place = after.split(':').map(Number)
+  if (place.length === length && place.every(Number.isFinite)) return place
+  throw new InvalidOptionError('after', after, 'the cursor of a page of this listing')
 }
 
 function asStored(row: Row, state: StoredMessage['state']): StoredMessage {

@@ -13,7 +13,6 @@ import {
   type Message,
   noteFailure,
   putBack,
-  READY,
   SELECT_MESSAGES,
   trimOutcomes,
 } from './message.js'
@@ -32,7 +31,7 @@ const NEXT_AT = `SELECT
 const LAPSED = `${SELECT_MESSAGES} WHERE queue = ? AND state = 2 AND leaseAt <= ? ORDER BY leaseAt LIMIT ?`
 const OUTLIVED = `${SELECT_MESSAGES} WHERE queue = ? AND state < 2 AND expiresAt IS NOT NULL AND expiresAt <= ?
   ORDER BY expiresAt LIMIT ?`
-const PROMOTE = `UPDATE millrace_messages SET state = ${READY} WHERE seq IN (SELECT seq FROM millrace_messages
+const PROMOTE = `UPDATE millrace_messages SET state = 0 WHERE seq IN (SELECT seq FROM millrace_messages
   WHERE queue = ? AND state = 1 AND arrivedAt <= ? ORDER BY arrivedAt, arrival LIMIT ?) RETURNING size`
 const RERANK_STRICT = `UPDATE millrace_messages SET rank = priority, place = arrivedAt
   WHERE queue = ? AND seq > ? AND seq <= ? AND state < 4 AND priority > ?`
@@ -48,6 +47,11 @@ export function nextAt(tx: Transaction, queue: QueueRow): number {
     number | null
   >
   return Math.min(...[dueAt, lapsesAt, expiresAt].map((at) => at ?? Number.POSITIVE_INFINITY))
+}
+
+/** The row of a queue, with what is due in it done first. */
+export function openQueue(tx: Transaction, name: string): QueueRow {
+  return tx.queue(name, (row) => open(tx, row))
 }
 
 /** Opens a queue for a transaction: what is due is done first, as far as one step goes. Answers how much that was. */

@@ -3,11 +3,12 @@
  * decides about a move (limits, tokens, attempts) lives in the files of the verbs.
  */
 import { ERRORS_KEPT, type NewMessage } from '../../driver.js'
+import { sizeOf } from '../local/admission.js'
 import type { QueueRow } from './queue-row.js'
 import { rankOf } from './rank.js'
 import type { Transaction } from './transaction.js'
 
-/** Where a message is, as the `state` column says it. From `DONE` on it has ended and only its outcome is kept. */
+/** Where a message is, as the `state` column says it; statements write the number, as their partial indexes do. From `DONE` on it has ended and only its outcome is kept. */
 export const READY = 0
 export const DELAYED = 1
 export const CLAIMED = 2
@@ -37,7 +38,6 @@ export interface Message {
   expiresAt: number | null
   attempt: number
   deliveryCount: number
-  fence: number
   leaseAt: number | null
   taken: number
   cancelRequested: number
@@ -50,7 +50,7 @@ export interface Message {
 }
 
 const READ = `seq, id, state, rank, place, arrival, arrivedAt, priority, size, ttlMs, buryExpired, expiresAt, attempt,
-  deliveryCount, fence, leaseAt, taken, cancelRequested, attempts, reason, errors, endNumber, endedAt`
+  deliveryCount, leaseAt, taken, cancelRequested, attempts, reason, errors, endNumber, endedAt`
 
 /** Begins a statement that reads messages. */
 export const SELECT_MESSAGES = `SELECT ${READ} FROM millrace_messages`
@@ -86,10 +86,10 @@ const OLDEST_OUTCOME = `SELECT endNumber, endedAt FROM millrace_messages WHERE q
 const FORGET_EXCESS = `DELETE FROM millrace_messages WHERE queue = ? AND state > 3 AND endNumber <= ?`
 const FORGET_OLD = `DELETE FROM millrace_messages WHERE queue = ? AND state > 3 AND endNumber <= ? AND endedAt <= ?`
 const FIND = `${SELECT_MESSAGES} WHERE queue = ? AND id = ?`
-const CLEAR_CLAIM = `UPDATE millrace_messages SET progress = NULL WHERE seq = ?`
+const CLEAR_PROGRESS = `UPDATE millrace_messages SET progress = NULL WHERE seq = ?`
 
-/** How many outcomes are forgotten at a time. */
-const TRIM_STEP = 500
+/** How many outcomes are forgotten at a time: more than one transaction ends, so that they never pile up. */
+const TRIM_STEP = 2_000
 
 /** The largest instant that is stored; later ones are never. */
 const LATEST = Number.MAX_SAFE_INTEGER
@@ -101,7 +101,8 @@ export function find(tx: Transaction, queue: QueueRow, id: string): Message | un
 }
 
 /** Stores a new message; false if its id is not free. */
-export function add(tx: Transaction, queue: QueueRow, source: NewMessage, size: number): boolean {
+export function add(tx: Transaction, queue: QueueRow, source: NewMessage): boolean {
+  const size = sizeOf(source)
   if (insert(tx, queue, source, size)) return true
   const holder = tx.sql(FIND).get(queue.id, source.id) as Message
   if (!outlived(tx, queue, holder)) return false
@@ -130,7 +131,7 @@ function insert(tx: Transaction, queue: QueueRow, source: NewMessage, size: numb
       priority,
       size,
       tx.now,
-      ttlMs === undefined ? null : Math.ceil(ttlMs),
+      ttlMs === undefined ? null : instant(ttlMs),
       source.whenExpired === 'dead-letter' ? 1 : 0,
       expiresAt,
       key ?? null,
@@ -196,6 +197,7 @@ export function end(
   counters.bytes -= message.size
   counters.ends += 1
   counters.outcomes += 1
+  queue.ended.push(message.id)
   tx.sql(END_MESSAGE).run(state, counters.ends, tx.now, result ?? null, reason ?? null, message.attempt, message.seq)
 }
 
@@ -205,6 +207,7 @@ export function bury(tx: Transaction, queue: QueueRow, message: Message, reason:
   counters.bytes -= message.size
   counters.dead += 1
   counters.deaths += 1
+  queue.ended.push(message.id)
   message.state = DEAD
   message.reason = reason
   message.attempts = attempts
@@ -223,7 +226,7 @@ export function revive(tx: Transaction, queue: QueueRow, message: Message): void
   message.expiresAt = message.ttlMs === null ? null : instant(tx.now + message.ttlMs)
   queue.counters.latestArrivalAt = Math.max(queue.counters.latestArrivalAt, tx.now)
   arriveAt(queue, message, queue.counters.latestArrivalAt)
-  tx.sql(CLEAR_CLAIM).run(message.seq)
+  tx.sql(CLEAR_PROGRESS).run(message.seq)
   giveBack(tx, queue, message)
   if (message.expiresAt !== null) queue.expect(message.expiresAt)
 }
@@ -231,6 +234,7 @@ export function revive(tx: Transaction, queue: QueueRow, message: Message): void
 /** Ends a lifted message without a trace. Its id is free again. */
 export function forget(tx: Transaction, queue: QueueRow, message: Message): void {
   if (message.state !== DEAD) queue.counters.bytes -= message.size
+  queue.ended.push(message.id)
   tx.sql(DELETE_MESSAGE).run(message.seq)
 }
 
@@ -246,11 +250,6 @@ export function trimOutcomes(tx: Transaction, queue: QueueRow): void {
   if (oldest.endNumber <= excess) counters.outcomes -= tx.sql(FORGET_EXCESS).run(queue.id, excess).changes
   const tooOld = tx.now - outcomesMs
   if (oldest.endedAt <= tooOld) counters.outcomes -= tx.sql(FORGET_OLD).run(queue.id, upTo, tooOld).changes
-}
-
-/** Takes back the count of a delivery that nobody saw. */
-export function uncountDelivery(message: Message): void {
-  message.deliveryCount -= 1
 }
 
 /** Remembers why an attempt failed. */

@@ -5,9 +5,9 @@ import { statSync } from 'node:fs'
 import type { EnqueueStatus, NewMessage, OwnTransaction, SettleCommand, SettleResult } from '../../driver.js'
 import { InvalidOptionError } from '../../errors.js'
 import { admit, planAdmission } from './admission.js'
-import { fileOf, type SqliteDatabase } from './database.js'
+import { fileOf, inTransaction, type SqliteDatabase } from './database.js'
 import { asBackendError } from './errors.js'
-import { open } from './maintenance.js'
+import { openQueue } from './maintenance.js'
 import type { QueueRow } from './queue-row.js'
 import { migrate } from './schema.js'
 import { settings } from './settings.js'
@@ -25,30 +25,17 @@ export function ownTransactionOf(queue: string, path: string, isShared: (databas
     known.add(connection)
     const database = connection as SqliteDatabase
     try {
-      return step(database, (tx) => work(tx, openQueue(tx, queue)))
+      return inTransaction(database, () => savepoint(database, (tx) => work(tx, openQueue(tx, queue))))
     } catch (error) {
       throw asBackendError(error, path)
     }
   }
   return {
-    settings: (connection, proposed) => run(connection, (_, row) => settings(row, proposed)),
+    settings: (connection, proposed) => run(connection, (tx, row) => settings(tx, row, proposed)),
     enqueue: (connection, batch: readonly NewMessage[]): readonly EnqueueStatus[] =>
       run(connection, (tx, row) => admit(tx, row, batch, planAdmission(tx, row, batch))),
     settle: (connection, command: SettleCommand): SettleResult =>
       run(connection, (tx, row) => settle(tx, row, command, openQueue)),
-  }
-}
-
-/** Runs a step in the transaction that is open, or in one of its own. */
-function step<T>(database: SqliteDatabase, work: (tx: Transaction) => T): T {
-  if (database.inTransaction) return savepoint(database, work)
-  database.exec('BEGIN IMMEDIATE')
-  try {
-    const value = savepoint(database, work)
-    database.exec('COMMIT')
-    return value
-  } finally {
-    if (database.inTransaction) database.exec('ROLLBACK')
   }
 }
 
@@ -77,10 +64,6 @@ function statementsOf(database: SqliteDatabase): Statements {
     prepared.set(database, statements)
   }
   return statements
-}
-
-function openQueue(tx: Transaction, name: string): QueueRow {
-  return tx.queue(name, (row) => open(tx, row))
 }
 
 /** A message in another file would be one that nobody consumes. */

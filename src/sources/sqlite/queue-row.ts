@@ -67,15 +67,17 @@ const COLUMNS: readonly (keyof Counters)[] = [
   'reranked',
 ]
 
-export const SELECT_QUEUE = `SELECT id, ${COLUMNS.join(', ')}, (SELECT version FROM millrace_meta) AS version
-  FROM millrace_queues WHERE name = ?`
+export const SELECT_QUEUE = `SELECT id, ${COLUMNS.join(', ')} FROM millrace_queues WHERE name = ?`
 export const INSERT_QUEUE = `INSERT INTO millrace_queues (name, settings) VALUES (?, '{}')`
 export const UPDATE_QUEUE = `UPDATE millrace_queues SET ${COLUMNS.map((name) => `${name} = ?`).join(', ')} WHERE id = ?`
 
 export class QueueRow {
   readonly id: number
   readonly counters: Counters
-  readonly #loaded: Counters
+  /** The counters as they were before this transaction. */
+  readonly loaded: Readonly<Counters>
+  /** The messages that this transaction has brought to their end. */
+  readonly ended: string[] = []
   #settings: SharedSettings | undefined
   /** The next instant at which something happens by itself, as far as this transaction knows. */
   nextAt = Number.POSITIVE_INFINITY
@@ -85,7 +87,7 @@ export class QueueRow {
     { id, ...counters }: Counters & { readonly id: number },
   ) {
     this.id = id
-    this.#loaded = counters
+    this.loaded = counters
     this.counters = { ...counters }
   }
 
@@ -124,7 +126,7 @@ export class QueueRow {
 
   /** The values for {@link UPDATE_QUEUE}; `undefined` when nothing has changed. */
   get changes(): unknown[] | undefined {
-    if (COLUMNS.every((name) => this.counters[name] === this.#loaded[name])) return undefined
+    if (COLUMNS.every((name) => this.counters[name] === this.loaded[name])) return undefined
     return [...COLUMNS.map((name) => this.counters[name]), this.id]
   }
 }

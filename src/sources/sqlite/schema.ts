@@ -5,7 +5,7 @@
  * version is a new entry.
  */
 import { BackendError, StoreVersionError } from '../../errors.js'
-import type { SqliteDatabase } from './database.js'
+import { inTransaction, type SqliteDatabase } from './database.js'
 
 /**
  * A message is one row from its enqueue until its outcome is forgotten; `state` says where it is, and a partial index
@@ -86,31 +86,32 @@ CREATE INDEX millrace_ended ON millrace_messages (queue, endNumber) WHERE state 
 CREATE INDEX millrace_expiring ON millrace_messages (queue, expiresAt) WHERE state < 2 AND expiresAt IS NOT NULL;
 `
 
-/** Finds the oldest arrival where waiting makes up for priority. */
+/** Finds the oldest arrival where waiting makes up for priority; a version of its own, so that the way from one to the next is used. */
 const SECOND = `
 CREATE INDEX millrace_aged ON millrace_messages (queue, priority, arrivedAt) WHERE state = 0 AND rank = -1;
 `
 
 export const MIGRATIONS: readonly string[] = [FIRST, SECOND]
 
+/** Refuses tables that are not ours, or those of a newer version. Changes nothing. */
+export function checkTables(database: SqliteDatabase, migrations = MIGRATIONS): void {
+  const version = versionOf(database)
+  if (version > migrations.length) throw new StoreVersionError(database.name, version, migrations.length)
+  if (version === 0) refuseForeign(database)
+}
+
 /** Brings the tables to the version of this library, in one transaction; refuses what it does not know. */
 export function migrate(database: SqliteDatabase, migrations = MIGRATIONS): void {
   // Looked at without a lock first: a file that is up to date is opened while others write to it.
   if (versionOf(database) === migrations.length) return
-  if (database.inTransaction) return upgrade(database, versionOf(database), migrations)
-  database.exec('BEGIN IMMEDIATE')
-  try {
-    upgrade(database, versionOf(database), migrations)
-    database.exec('COMMIT')
-  } finally {
-    if (database.inTransaction) database.exec('ROLLBACK')
-  }
+  inTransaction(database, () => upgrade(database, migrations))
 }
 
-function upgrade(database: SqliteDatabase, from: number, migrations: readonly string[]): void {
-  if (from > migrations.length) throw new StoreVersionError(database.name, from, migrations.length)
+function upgrade(database: SqliteDatabase, migrations: readonly string[]): void {
+  // Looked at again: somebody else may have been quicker.
+  checkTables(database, migrations)
+  const from = versionOf(database)
   if (from === 0) {
-    refuseForeign(database)
     database.exec('CREATE TABLE millrace_meta (version INTEGER NOT NULL) STRICT; INSERT INTO millrace_meta VALUES (0)')
   }
   for (const migration of migrations.slice(from)) database.exec(migration)

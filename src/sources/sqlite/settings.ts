@@ -5,23 +5,27 @@ import type { QueueRow } from './queue-row.js'
 import type { Transaction } from './transaction.js'
 
 /** Stores each setting that nobody has named before; the first who names one decides. */
-export function settings(queue: QueueRow, proposed: Partial<SharedSettings>): SharedSettings {
+export function settings(tx: Transaction, queue: QueueRow, proposed: Partial<SharedSettings>): SharedSettings {
   const { named } = queue
   const fresh = Object.entries(proposed).filter(([field]) => !Object.hasOwn(named, field))
-  if (fresh.length > 0) queue.nameSettings(Object.fromEntries(fresh))
+  if (fresh.length > 0) apply(tx, queue, Object.fromEntries(fresh))
   return queue.settings
 }
 
 /** Replaces the settings that are named; they hold from now on for all that is here. */
 export function configure(tx: Transaction, queue: QueueRow, changes: Partial<SharedSettings>): SharedSettings {
+  apply(tx, queue, changes)
+  queue.wake()
+  return queue.settings
+}
+
+function apply(tx: Transaction, queue: QueueRow, changes: Partial<SharedSettings>): void {
   queue.nameSettings(changes)
   if (changes.ageing !== undefined) {
     queue.counters.reranked = 0
     rerank(tx, queue)
   }
   trimOutcomes(tx, queue)
-  queue.wake()
-  return queue.settings
 }
 
 /** Sets the flag that every claim looks at, in every process and after a restart. */

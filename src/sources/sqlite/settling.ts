@@ -1,6 +1,7 @@
 import type { CarriedMessage, NewMessage, SettleCommand, SettleResult } from '../../driver.js'
 import { MillraceError } from '../../errors.js'
-import { type AdmissionPlan, admit, planAdmission } from './admission.js'
+import { type AdmissionPlan, byQueue } from '../local/admission.js'
+import { admit, planAdmission } from './admission.js'
 import { endCancelled, failAttempt, mayBeDeliveredAgain } from './maintenance.js'
 import {
   bury,
@@ -13,7 +14,6 @@ import {
   type Message,
   noteFailure,
   SELECT_MESSAGES,
-  uncountDelivery,
 } from './message.js'
 import type { QueueRow } from './queue-row.js'
 import type { Transaction } from './transaction.js'
@@ -63,6 +63,7 @@ function ack(tx: Transaction, queue: QueueRow, { id, token, result }: Command<'a
   counters.bytes -= (acked as { size: number }).size
   counters.ackedTotal += 1
   counters.outcomes += 1
+  queue.ended.push(id)
   return ACKED
 }
 
@@ -85,7 +86,7 @@ function cancel(tx: Transaction, queue: QueueRow, message: Message): SettleResul
 
 function release(tx: Transaction, queue: QueueRow, message: Message, delivered: boolean): SettleResult {
   lift(queue, message)
-  if (!delivered) uncountDelivery(message)
+  if (!delivered) message.deliveryCount -= 1
   else if (!mayBeDeliveredAgain(tx, queue, message)) return DEAD
   giveBack(tx, queue, message)
   return READY
@@ -148,16 +149,6 @@ function carryOver(
   leave()
   for (const { to, batch, plan } of parcels) admit(tx, to, batch, plan)
   return undefined
-}
-
-function byQueue(carried: readonly CarriedMessage[]): Map<string, NewMessage[]> {
-  const batches = new Map<string, NewMessage[]>()
-  for (const { queue, message } of carried) {
-    const batch = batches.get(queue)
-    if (batch === undefined) batches.set(queue, [message])
-    else batch.push(message)
-  }
-  return batches
 }
 
 function carries({ carry }: { readonly carry?: readonly CarriedMessage[] }): boolean {

@@ -12,7 +12,7 @@ import { MIGRATIONS } from './schema.js'
  * The time of the host, which all processes that share the file share too. SQLite's own clock and not the one of
  * JavaScript, so that what a process does to its `Date` shifts no lease.
  */
-const SELECT_NOW = `SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now`
+const SELECT_HEAD = `SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now, version FROM millrace_meta`
 
 /** Prepares each statement once per connection. */
 export class Statements {
@@ -35,12 +35,15 @@ export class Statements {
 export class Transaction {
   /** Epoch milliseconds. */
   readonly now: number
-  readonly #statements: Statements
+  readonly statements: Statements
   readonly #queues = new Map<string, QueueRow>()
 
   constructor(statements: Statements) {
-    this.#statements = statements
-    this.now = (statements.of(SELECT_NOW).get() as { now: number }).now
+    this.statements = statements
+    const { now, version } = statements.of(SELECT_HEAD).get() as { now: number; version: number }
+    // Another process may have brought the tables to a newer version since we opened them.
+    if (version > MIGRATIONS.length) throw new StoreVersionError(statements.database.name, version, MIGRATIONS.length)
+    this.now = now
   }
 
   /** The queues that were touched so far. */
@@ -49,7 +52,7 @@ export class Transaction {
   }
 
   sql(text: string): SqliteStatement {
-    return this.#statements.of(text)
+    return this.statements.of(text)
   }
 
   /** The row of a queue, made now if there is none. `opened` runs when this transaction sees it for the first time. */
@@ -77,10 +80,6 @@ export class Transaction {
       this.sql(INSERT_QUEUE).run(name)
       stored = this.sql(SELECT_QUEUE).get(name)
     }
-    const { version, ...row } = stored as Counters & { id: number; version: number }
-    // Another process may have brought the tables to a newer version since we opened them.
-    if (version > MIGRATIONS.length)
-      throw new StoreVersionError(this.#statements.database.name, version, MIGRATIONS.length)
-    return new QueueRow(name, row)
+    return new QueueRow(name, stored as Counters & { id: number })
   }
 }

@@ -168,6 +168,14 @@ export const priorities: Concern = {
       assert.deepEqual(await payloads(queue), ['low', 'high'])
     }),
 
+    scenario('N59', 'ageing that is named later puts the messages that are here in their places', async (bench) => {
+      const queue = bench.queue()
+      await queue.enqueueAll([{ payload: 'old' }, { payload: 'old5', priority: 5 }])
+      const peer = await bench.peer(queue, { ageing: { stepMs: 60_000 } })
+      await peer.enqueue('new9', { priority: 9 })
+      assert.deepEqual(await payloads(peer), ['old', 'old5', 'new9'])
+    }),
+
     scenario('N60', 'ageing changes nothing within one priority', async (bench) => {
       const queue = bench.queue<number>({ ageing: { stepMs: 1 } })
       for (const n of range(30)) await queue.enqueue(n, { priority: 4 })

@@ -81,6 +81,8 @@ it('N88 a process that is at work refuses to go on when the tables become those 
   other.exec('UPDATE millrace_meta SET version = version + 1')
   await expect(client.enqueue('b')).rejects.toThrow(StoreVersionError)
   await expect(client.claim()).rejects.toThrow(StoreVersionError)
+  await expect(queueOn(client.backend, {}, 'new').stats()).rejects.toThrow(StoreVersionError)
+  expect(other.prepare('SELECT count(*) AS n FROM millrace_queues').get()).toEqual({ n: 1 })
   other.exec('UPDATE millrace_meta SET version = version - 1')
   expect(await client.claim()).toHaveLength(1)
 })

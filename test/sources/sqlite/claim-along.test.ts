@@ -1,5 +1,5 @@
 /** A claim is sent along with the settlements that make room for it. */
-import { mergeMap, pipe, Queue, run } from 'millrace'
+import { mergeMap, pipe, process, Queue, run } from 'millrace'
 import { sqliteBackend } from 'millrace/sqlite'
 import { type FaultyBackend, faultyBackend } from 'millrace/testing'
 import { afterEach, beforeEach, expect, it } from 'vitest'
@@ -102,4 +102,19 @@ it('a settlement that is refused keeps its lane, and what was claimed along is h
   await source.stop()
   expect(await running).toMatchObject({ acked: 1, requeued: 1 })
   await full.close()
+})
+
+it('nothing is claimed along for an observer that has to ask for each outcome', async () => {
+  await enqueue('a', 'b')
+  const settle = backend.inject({ verb: 'settle', kind: 'hold-reply' })
+  const outcomes = pipe(
+    queue.source(),
+    process(() => {}, 1),
+  )[Symbol.asyncIterator]()
+  const first = outcomes.next()
+  await settle.reached
+  settle.release()
+  expect((await first).value).toMatchObject({ outcome: 'acked' })
+  expect(await queue.stats()).toMatchObject({ ready: 1, claimed: 0 })
+  await outcomes.return?.()
 })

@@ -87,6 +87,27 @@ describe('locked for longer than the bound', () => {
     expect((await queue.tryReceive())?.attempt).toBe(1)
   })
 
+  it('S10 a wait ends with its own bound or signal, however long the lock may be waited for', async () => {
+    const path = freshPath()
+    const queue = queueOn(backendOn(path))
+    await queue.enqueue('a')
+    const holder = lock(path)
+    const startedAt = performance.now()
+    await expect(queue.receive({ timeoutMs: 50 })).rejects.toBeInstanceOf(BackendUnavailableError)
+    const abort = new AbortController()
+    const aborted = queue.receive({ signal: abort.signal })
+    abort.abort()
+    await expect(aborted).rejects.toThrow(/cancelled/)
+    const source = queue.source()
+    source.subscribe()
+    expect(await source.stop()).toEqual({ released: 0, settledDuringGrace: 0, abandoned: 0 })
+    // The lock would have been waited for as long as 5 s each time.
+    expect(performance.now() - startedAt).toBeLessThan(2_500)
+    holder.release()
+    const delivery = await queue.tryReceive()
+    expect([delivery?.attempt, delivery?.deliveryCount]).toEqual([1, 1])
+  })
+
   it('S10 a stream lives on, says that it is down and up again, and delivers', async () => {
     const path = freshPath()
     const queue = queueOn(backendOn(path, { busyTimeoutMs: 30 }))

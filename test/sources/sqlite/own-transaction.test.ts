@@ -76,15 +76,15 @@ it('a message is stored with the rows of its transaction, in a file that had no 
   expect(queue.enqueueIn(db, 'order', { id: 'a' }).status).toBe('duplicate')
 })
 
-it('a message goes with its transaction when that is rolled back, and the queue works on', async () => {
-  const queue = opened()
+it('a message goes with its transaction when that is rolled back, and so do the settings of a new queue', async () => {
+  const queue = opened({ limits: { maxLength: 1 } })
   rolledBack(() => {
     effect('order')
     queue.enqueueIn(db, 'order')
   })
   expect(effects()).toEqual([])
-  expect((await queue.stats()).enqueuedTotal).toBe(0)
   expect(queue.enqueueIn(db, 'again').status).toBe('enqueued')
+  expect(() => queue.enqueueIn(db, 'one more')).toThrow(QueueFullError)
   expect((await held(queue)).payload).toBe('again')
 })
 
@@ -117,7 +117,7 @@ it('a schema is checked; one that answers later is refused', () => {
   const strict = opened({ schema: schema(() => ({ issues: [{ message: 'no' }] }) as never) })
   expect(() => strict.enqueueIn(db, 'x')).toThrow(SchemaError)
   const late = opened({ schema: schema((value) => Promise.resolve({ value }) as never) })
-  expect(() => late.enqueueIn(db, 'x')).toThrow(/validate later/)
+  expect(() => late.enqueueIn(db, 'x')).toThrow(/validates at once/)
 })
 
 it('only a connection to the same file is taken', async () => {
@@ -161,6 +161,20 @@ it('an ack that is rolled back leaves the claim, which can be settled at once', 
   await expect.poll(() => again.settled).toBe(false)
   expect(again.signal.aborted).toBe(false)
   expect(await again.ack()).toBe('settled')
+})
+
+it('an ack is made anew in a transaction that follows one that was rolled back', async () => {
+  const queue = opened()
+  await queue.enqueue('a')
+  const delivery = await held(queue)
+  rolledBack(() => delivery.ackIn(db))
+  db.transaction(() => {
+    effect('done')
+    expect(delivery.ackIn(db)).toBe('settled')
+  })()
+  expect(db.prepare('SELECT ackedTotal AS n FROM millrace_queues').get()).toEqual({ n: 1 })
+  expect(await queue.stats()).toMatchObject({ claimed: 0, ackedTotal: 1 })
+  expect(await delivery.ack()).toBe('already-settled')
 })
 
 it('an ack of a claim that is gone is stale, and the handler can undo its writes', async () => {

@@ -55,8 +55,8 @@ describe('finished messages', () => {
   it('S13 a smaller number takes away what is too many, a bounded part at a time', async () => {
     const path = freshPath()
     const client = clientOn(path)
-    await runThrough(client, 1_500)
-    expect(rowsOf(path)).toBe(1_500)
+    await runThrough(client, 2_500)
+    expect(rowsOf(path)).toBe(2_500)
     await client.driver.configure({ retention: KEEP_TEN })
     expect(rowsOf(path)).toBeGreaterThan(10)
     await until('few are left', async () => {

@@ -1,0 +1,263 @@
+/**
+ * The claim loop of a consumer: asks the store for as much as is wanted, and hands over what comes.
+ *
+ *     idle ──demand──▶ claiming ──granted──▶ idle          (again at once while demand is left)
+ *                         │
+ *                         └──fewer than asked──▶ parked ──hint, due timer, slow poll──▶ claiming
+ *
+ * A claim request is never abandoned: whatever a late answer grants is released, newest first.
+ */
+import type { Claim, ClaimReply } from '../driver.js'
+import type { DecodeError } from '../errors.js'
+import type { SourceEvent } from '../events.js'
+import type { Eventual } from '../eventual.js'
+import { ClaimCall, type ClaimListener, type ClaimTerms } from './claim-call.js'
+import type { Timer } from './clock.js'
+import type { HeldClaim } from './held-claim.js'
+import type { Hub, HubMember } from './hub.js'
+import { Inbox, type InboxOwner } from './inbox.js'
+import { ends, type Until } from './until.js'
+
+/** The most claims of one request. */
+const LARGEST_CLAIM = 1_000
+/** How often a source that ends when all is idle looks whether it is. */
+const LOOK_AGAIN_MS = 200
+
+export interface IntakeOptions extends ClaimTerms {
+  readonly until: Until | undefined
+}
+
+/** The consumer, as its intake sees it. */
+export interface IntakeOwner<T> extends HubMember {
+  readonly hub: Hub
+  /** Whether it still takes in messages. */
+  readonly open: boolean
+  /** Whether nothing that it claimed is left. */
+  readonly quiet: boolean
+  decode(bytes: Uint8Array): T | Eventual<T>
+  hold(claim: Claim, sentAt: number): HeldClaim
+  handOver(claim: HeldClaim, payload: T): void
+  onPoison(claim: HeldClaim, error: DecodeError): void
+  /** Gives back what was not handed over. */
+  release(claim: HeldClaim): void
+  emit(event: SourceEvent): void
+  /** A source with an end has come to it. */
+  finish(): void
+  /** The store refused: the stream fails. */
+  break(error: unknown): void
+  /** The last claim request is over though the consumer is not open; so many claims may be left behind by it. */
+  onLastClaim(abandoned: number): void
+}
+
+export class Intake<T> implements ClaimListener, InboxOwner<T> {
+  state: 'idle' | 'claiming' | 'parked' = 'idle'
+  /** How many deliveries are asked for and not handed over. */
+  demand = 0
+  /** Its last claim was given up before the store looked: nobody knows whether anything was ready. */
+  withdrawn = false
+  /** What will be asked for when the settlements that are on their way are confirmed. */
+  private foreseen = 0
+  private readonly inbox = new Inbox<T>(this)
+  private readonly call: ClaimCall
+  private readonly hub: Hub
+  /** Which hint was the last when the claim was sent: a later one may tell of what it missed. */
+  private claimedAtEpoch = 0
+  private woken = false
+  private lookAgain: Timer | undefined
+
+  constructor(
+    private readonly owner: IntakeOwner<T>,
+    private readonly options: IntakeOptions,
+  ) {
+    this.hub = owner.hub
+    this.call = new ClaimCall(this.hub, options, this)
+  }
+
+  /** Claims that wait to be handed over. */
+  get size(): number {
+    return this.inbox.size
+  }
+
+  /** Whether a claim request is on its way. */
+  get claiming(): boolean {
+    return this.call.pending
+  }
+
+  request(n: number): void {
+    this.demand += n
+    this.foreseen = Math.max(0, this.foreseen - n)
+    if (this.state === 'idle' && this.inbox.size === 0) this.soon()
+    else this.deliver()
+  }
+
+  foresee(n: number): void {
+    if (!this.hub.backend.features.ordered) return
+    this.foreseen += n
+    this.soon()
+  }
+
+  pump(): void {
+    if (!this.owner.open || this.state !== 'idle' || this.wanted === 0 || this.inbox.size > 0) return
+    this.state = 'claiming'
+    const ready = this.hub.ready()
+    if (ready.fulfilled) return this.claim()
+    ready.listen(
+      () => this.claim(),
+      (error) => this.break(error),
+    )
+  }
+
+  wake(): void {
+    if (this.state !== 'parked') return
+    this.lookAgain?.stop()
+    this.woken = true
+    this.state = 'idle'
+    this.soon()
+  }
+
+  /** The consumer holds nothing any more: a source with an end has to look whether this is it. */
+  onQuiet(): void {
+    if (this.options.until !== undefined && this.state === 'parked') this.wakeUp()
+  }
+
+  /** Wants nothing more. */
+  close(): void {
+    this.demand = 0
+    this.foreseen = 0
+    this.hub.waiting.leave(this.owner)
+    this.lookAgain?.stop()
+    this.passOnWake()
+  }
+
+  /** How long a claim that is on its way is waited for after the consumer has been stopped. */
+  limit(graceMs: number): void {
+    this.call.limit(graceMs)
+  }
+
+  /** Gives back what was not handed over, newest first. */
+  releaseUnseen(): void {
+    for (const claim of this.inbox.empty()) this.owner.release(claim)
+  }
+
+  // --- claiming
+
+  private get wanted(): number {
+    return this.demand + this.foreseen
+  }
+
+  private soon(): void {
+    this.hub.soon(this.owner)
+  }
+
+  private claim(): void {
+    if (!this.owner.open || this.wanted === 0) {
+      this.state = 'idle'
+      return this.passOnWake()
+    }
+    this.woken = false
+    this.claimedAtEpoch = this.hub.epoch
+    this.call.send(Math.min(this.wanted, LARGEST_CLAIM))
+  }
+
+  onGranted(reply: ClaimReply, asked: number, sentAt: number): void {
+    const { owner, hub } = this
+    if (this.state === 'claiming') this.state = 'idle'
+    if (reply.withdrawn) this.withdrawn = true
+    for (const claim of reply.claims) this.inbox.add(owner.hold(claim, sentAt))
+    if (!owner.open) {
+      this.releaseUnseen()
+      return owner.onLastClaim(0)
+    }
+    if (reply.claims.length > 0) owner.emit({ type: 'claimed', count: reply.claims.length })
+    hub.dueIn(reply.nextDueMs)
+    const full = reply.claims.length >= asked
+    if (full) hub.waiting.wakeNext(owner.kind)
+    this.deliver()
+    if (!owner.open || this.state !== 'idle') return
+    if (full || hub.epoch !== this.claimedAtEpoch) this.goOn()
+    else this.foundEmpty(reply)
+  }
+
+  onClaimFailed(error: unknown, asked: number): void {
+    this.state = 'idle'
+    if (this.owner.open) return this.break(error)
+    // No answer within the bound: whatever it granted lapses by itself.
+    this.owner.onLastClaim(asked)
+  }
+
+  private goOn(): void {
+    if (this.demand > 0) this.soon()
+  }
+
+  /** The queue had less than we asked for. */
+  private foundEmpty(reply: ClaimReply): void {
+    const { until } = this.options
+    // The store stopped before all that is due was done: there may be more.
+    if (reply.nextDueMs === 0) return this.soon()
+    if (until === 'try') return this.owner.finish()
+    this.state = 'parked'
+    this.hub.waiting.enter(this.owner)
+    if (until === undefined) return
+    ends(until, reply, this.hub, () => this.owner.quiet && this.state === 'parked').listen(
+      (end) => this.looked(end),
+      (error) => this.break(error),
+    )
+  }
+
+  /** Whether this is the end was looked up. What others still hold or delay gives no hint when it ends, so look again. */
+  private looked(end: boolean): void {
+    if (!this.owner.open || this.state !== 'parked' || !this.owner.quiet) return
+    this.lookAgain?.stop()
+    if (end) this.owner.finish()
+    else this.lookAgain = this.hub.clock.after(LOOK_AGAIN_MS, () => this.wakeUp())
+  }
+
+  private wakeUp(): void {
+    this.hub.waiting.leave(this.owner)
+    this.wake()
+  }
+
+  private break(error: unknown): void {
+    if (this.state === 'claiming') this.state = 'idle'
+    this.owner.break(error)
+  }
+
+  /** Somebody else has to take the hint that this one was woken by and has no use for. */
+  private passOnWake(): void {
+    if (!this.woken) return
+    this.woken = false
+    this.hub.waiting.wakeNext(this.owner.kind)
+  }
+
+  // --- hand-over
+
+  get wants(): boolean {
+    return this.demand > 0 && this.owner.open
+  }
+
+  decode(bytes: Uint8Array): T | Eventual<T> {
+    return this.owner.decode(bytes)
+  }
+
+  handOver(claim: HeldClaim, payload: T): void {
+    this.demand -= 1
+    this.owner.handOver(claim, payload)
+  }
+
+  onPoison(claim: HeldClaim, error: DecodeError): void {
+    this.owner.onPoison(claim, error)
+  }
+
+  release(claim: HeldClaim): void {
+    this.owner.release(claim)
+  }
+
+  onDecoded(): void {
+    this.deliver()
+  }
+
+  private deliver(): void {
+    this.inbox.deliver()
+    if (this.inbox.size === 0 && this.wants && this.state === 'idle') this.soon()
+  }
+}

@@ -17,7 +17,8 @@ import type {
 import { DEFAULT_SETTINGS } from '../../driver.js'
 import type { Argument } from './script.js'
 
-export const text = (value: unknown): string => (value instanceof Uint8Array ? Buffer.from(value).toString() : String(value))
+export const text = (value: unknown): string =>
+  value instanceof Uint8Array ? Buffer.from(value).toString() : String(value)
 export const whole = (value: unknown): number => Number(text(value))
 
 export function batchArguments(batch: readonly NewMessage[]): Argument[] {
@@ -25,15 +26,12 @@ export function batchArguments(batch: readonly NewMessage[]): Argument[] {
   for (const { id, priority, delayMs, ttlMs, whenExpired, key, headers, bytes } of batch) {
     const shownHeaders = headers === undefined ? '' : JSON.stringify(headers)
     args.push(id, priority, Math.ceil(delayMs), ttlMs === undefined ? '' : Math.ceil(ttlMs))
-    args.push(whenExpired === 'dead-letter' ? 1 : 0, key ?? '', shownHeaders, sizeOf(bytes, headers), bytes)
+    args.push(whenExpired === 'dead-letter' ? 1 : 0, key ?? '', shownHeaders, sizeOf(bytes, headers), asBuffer(bytes))
   }
   return args
 }
 
-export function commandArguments(
-  commands: readonly SettleCommand[],
-  prefixOf: (queue: string) => string,
-): Argument[] {
+export function commandArguments(commands: readonly SettleCommand[], prefixOf: (queue: string) => string): Argument[] {
   const args: Argument[] = [commands.length]
   for (const command of commands) {
     const { kind, id, token } = command
@@ -61,12 +59,14 @@ function parcelArguments(command: SettleCommand, prefixOf: (queue: string) => st
 }
 
 function optional(value: string | Uint8Array | undefined): Argument[] {
-  return value === undefined ? [0] : [1, value]
+  if (value === undefined) return [0]
+  return [1, typeof value === 'string' ? value : asBuffer(value)]
 }
 
 export function renewalArguments(renewals: readonly Renewal[]): Argument[] {
   const args: Argument[] = [renewals.length]
-  for (const { id, token, leaseMs, progress } of renewals) args.push(id, token, leaseFor(leaseMs), ...optional(progress))
+  for (const { id, token, leaseMs, progress } of renewals)
+    args.push(id, token, leaseFor(leaseMs), ...optional(progress))
   return args
 }
 
@@ -120,7 +120,21 @@ export function settingsOf(reply: unknown): SharedSettings {
 
 export function statsOf(row: unknown[]): QueueStats {
   const [ready, delayed, claimed, dead, age, paused, enqueued, acked, forwarded, purged, expired, cancelled, dropped] =
-    row.map(whole) as [number, number, number, number, number, number, number, number, number, number, number, number, number]
+    row.map(whole) as [
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+    ]
   return {
     ready,
     delayed,
@@ -179,5 +193,13 @@ export function storedOutcome([state, detail]: unknown[]): StoredOutcome {
 
 function sizeOf(bytes: Uint8Array, headers: NewMessage['headers']): number {
   const entries = Object.entries(headers ?? {})
-  return entries.reduce((sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value), bytes.byteLength)
+  return entries.reduce(
+    (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value),
+    bytes.byteLength,
+  )
+}
+
+/** The client takes only buffers as they are; any other array it would write out in digits. */
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }

@@ -29,12 +29,7 @@ export class Turns {
   }
 
   /** Adds a step to the call of this turn. */
-  ask<R, T>(
-    verb: string,
-    args: readonly Argument[],
-    decode: (reply: R) => T,
-    token?: RequestToken,
-  ): Eventual<T> {
+  ask<R, T>(verb: string, args: readonly Argument[], decode: (reply: R) => T, token?: RequestToken): Eventual<T> {
     const reply = new Eventual<T>()
     const head = token === undefined ? [verb, '', 0, 0] : [verb, token.session, token.seq, token.floor]
     const step = { head: [...head, args.length], args, bytes: sizeOf(args), reply, decode }

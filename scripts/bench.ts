@@ -30,7 +30,7 @@ function isBench(name: string): boolean {
 
 /** The first line of the comment at the head of a bench. */
 function summaryOf(name: string): string {
-  return /^\/\*\*\s*\*?\s*(.*?)(\s*\*\/)?$/m.exec(textOf(name))?.[1] ?? ''
+  return /^(?:\/\/ |\/\*\*\s*(?:\*\s*)?)(.*?)(?:\s*\*\/)?$/m.exec(textOf(name))?.[1] ?? ''
 }
 
 function textOf(name: string): string {

@@ -30,10 +30,11 @@ export class OutcomeWait<T> {
       this.result.reject(new CancelledError('idle', { cause: signal.reason }))
       return
     }
-    // Listening starts before the first read, so that what happens in between is not missed.
-    this.releases.push(
-      core.hub.watch((hint) => hint.kind !== 'down' && (!('id' in hint) || hint.id === id) && this.read()),
-    )
+    // Listening starts before the first read, so that what happens in between is not missed. One look needs none.
+    if (timeoutMs !== 0)
+      this.releases.push(
+        core.hub.watch((hint) => hint.kind !== 'down' && (!('id' in hint) || hint.id === id) && this.read()),
+      )
     this.releases.push(core.whenClosing((error) => this.end(() => this.result.reject(error))))
     this.releases.push(
       onAbort(signal, () => this.end(() => this.result.reject(new CancelledError('idle', { cause: signal?.reason })))),
@@ -54,7 +55,7 @@ export class OutcomeWait<T> {
     this.reading = true
     this.again = false
     this.core
-      .call((driver) => driver.outcome(this.id, true))
+      .call((driver) => driver.outcome(this.id, this.options.timeoutMs !== 0))
       .then(
         (stored) => this.answered(stored),
         (error) => this.end(() => this.result.reject(error)),

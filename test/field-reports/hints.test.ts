@@ -1,10 +1,10 @@
 import { getEventListeners } from 'node:events'
-import { BackendError, BackendUnavailableError, Queue } from 'millrace'
+import { BackendError, type BackendOwner, BackendUnavailableError, Queue } from 'millrace'
 import { memoryBackend } from 'millrace/memory'
 import { faultyBackend, type MarbleHelpers, marbles } from 'millrace/testing'
 import { describe, expect, it } from 'vitest'
+import { type Hinted, hinted } from '../../src/testing/conformance/hinted.js'
 import { at } from '../marbles/handlers.js'
-import { type Hinted, hinted } from '../support/hints.js'
 import { queueOn } from '../support/queues.js'
 import { turn } from '../support/wait.js'
 
@@ -122,5 +122,29 @@ describe('hints that do not come', () => {
     stop.abort()
     await expect(parked).rejects.toMatchObject({ name: 'AbortError' })
     expect(hints.live).toBe(0)
+  })
+
+  it('C15 one look at an outcome neither listens nor asks to be told', async () => {
+    const looks: boolean[] = []
+    const backend = faultyBackend(memoryBackend())
+    const watched = {
+      ...backend,
+      open: (queue: string, owner: BackendOwner) => {
+        const driver = backend.open(queue, owner)
+        const outcome: typeof driver.outcome = (id, watch) => {
+          looks.push(watch)
+          return driver.outcome(id, watch)
+        }
+        return { ...driver, outcome }
+      },
+    }
+    const hints = hinted(watched)
+    const queue = new Queue<string>('looks', { backend: hints.backend })
+    await queue.enqueue('x', { id: 'x' })
+    expect(await queue.outcome('x', { timeoutMs: 0 })).toEqual({ state: 'pending' })
+    expect([looks, hints.opened]).toEqual([[false], 0])
+    expect(await queue.outcome('x', { timeoutMs: 1 })).toEqual({ state: 'pending' })
+    expect([looks.at(-1), hints.opened]).toEqual([true, 1])
+    await queue.close()
   })
 })

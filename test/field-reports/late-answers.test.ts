@@ -4,8 +4,8 @@ import { memoryBackend } from 'millrace/memory'
 import { faultyBackend, marbles } from 'millrace/testing'
 import { NEVER, of } from 'rxjs'
 import { expect, it } from 'vitest'
+import { hinted } from '../../src/testing/conformance/hinted.js'
 import { at } from '../marbles/handlers.js'
-import { hinted } from '../support/hints.js'
 import { expectStats, memoryQueue } from '../support/queues.js'
 
 it('C3 an outage longer than a lease, while a claim request is on its way, costs a message that nobody saw no attempt', () => {

@@ -98,7 +98,7 @@ export class SqliteDriver implements QueueDriver {
   }
 
   settle(commands: readonly SettleCommand[], token: RequestToken): Reply<readonly SettleResult[]> {
-    return this.#once(token, (tx, queue) => commands.map((command) => settle(tx, queue, command, openQueue)))
+    return this.#once(token, (tx, queue) => commands.map((command) => settle(tx, queue, command)))
   }
 
   renew(renewals: readonly Renewal[]): Reply<readonly RenewResult[]> {

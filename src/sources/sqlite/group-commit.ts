@@ -174,9 +174,8 @@ export class GroupCommit {
   }
 
   #failAll(error: unknown): void {
-    const steps = this.#steps
-    this.#steps = []
-    for (const { reply } of steps) reply.reject(asBackendError(error, this.#options.path))
+    const reason = asBackendError(error, this.#options.path)
+    for (const { reply } of this.#steps.splice(0)) tell(() => reply.reject(reason))
   }
 }
 

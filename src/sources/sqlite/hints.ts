@@ -126,26 +126,24 @@ export class Hints {
   }
 
   #readAll(statements: Statements): void {
-    for (const queue of [...this.#boards.keys()]) {
+    for (const [queue, board] of [...this.#boards]) {
       const row = statements.of(SELECT_COUNTERS).get(queue) as (Counted & { readonly id: number }) | undefined
-      if (row !== undefined) this.#tell(queue, signsOf(row.id, row))
+      if (row !== undefined) this.#tell(board, signsOf(row.id, row))
     }
   }
 
-  /** What this transaction has changed is known; what others had changed before it is told like theirs. */
+  /** What others had changed before this transaction is told first; which messages it has ended itself is known. */
   #tellOwn({ name, id, loaded, counters, ended }: QueueRow): void {
     const board = this.#boards.get(name)
     if (board === undefined) return
-    this.#tell(name, signsOf(id, loaded))
-    const signs = signsOf(id, counters)
-    if (board.seen !== undefined) board.seen = { ...board.seen, endings: signs.endings }
+    this.#tell(board, signsOf(id, loaded))
     for (const message of ended) if (board.watched.delete(message)) board.hints.next({ kind: 'outcome', id: message })
-    this.#tell(name, signs)
+    const signs = signsOf(id, counters)
+    board.seen = { ...signsOf(id, loaded), endings: signs.endings }
+    this.#tell(board, signs)
   }
 
-  #tell(queue: string, signs: Signs): void {
-    const board = this.#boards.get(queue)
-    if (board === undefined) return
+  #tell(board: Board, signs: Signs): void {
     const { seen } = board
     board.seen = signs
     if (signs.wakes !== seen?.wakes) board.hints.next({ kind: 'ready' })

@@ -55,6 +55,10 @@ const READ = `seq, id, state, rank, place, arrival, arrivedAt, priority, size, t
 /** Begins a statement that reads messages. */
 export const SELECT_MESSAGES = `SELECT ${READ} FROM millrace_messages`
 
+/** What a message that has ended no longer needs. */
+export const STRIPPED = `leaseAt = NULL, expiresAt = NULL, consumer = NULL, errors = NULL, progress = NULL, key = NULL,
+  headers = NULL, bytes = NULL`
+
 const WRITTEN = [
   'state',
   'rank',
@@ -78,8 +82,7 @@ const INSERT_MESSAGE = `INSERT INTO millrace_messages (queue, id, state, rank, p
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 const UPDATE_MESSAGE = `UPDATE millrace_messages SET ${WRITTEN.map((name) => `${name} = ?`).join(', ')} WHERE seq = ?`
 const END_MESSAGE = `UPDATE millrace_messages SET state = ?, endNumber = ?, endedAt = ?, result = ?, reason = ?,
-  attempts = ?, leaseAt = NULL, expiresAt = NULL, consumer = NULL, errors = NULL, progress = NULL, key = NULL,
-  headers = NULL, bytes = NULL WHERE seq = ?`
+  attempts = ?, ${STRIPPED} WHERE seq = ?`
 const DELETE_MESSAGE = `DELETE FROM millrace_messages WHERE seq = ?`
 const OLDEST_OUTCOME = `SELECT endNumber, endedAt FROM millrace_messages WHERE queue = ? AND state > 3
   ORDER BY endNumber LIMIT 1`

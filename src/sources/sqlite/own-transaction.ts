@@ -35,7 +35,7 @@ export function ownTransactionOf(queue: string, path: string, isShared: (databas
     enqueue: (connection, batch: readonly NewMessage[]): readonly EnqueueStatus[] =>
       run(connection, (tx, row) => admit(tx, row, batch, planAdmission(tx, row, batch))),
     settle: (connection, command: SettleCommand): SettleResult =>
-      run(connection, (tx, row) => settle(tx, row, command, openQueue)),
+      run(connection, (tx, row) => settle(tx, row, command)),
   }
 }
 

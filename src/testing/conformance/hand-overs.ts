@@ -4,7 +4,7 @@ import type { SettleCommand } from '../../driver.js'
 import type { Queue } from '../../queue.js'
 import { type Bench, type Concern, scenario } from './kit.js'
 import { assertDepth, nextNow } from './steps.js'
-import { all, pass, range } from './wait.js'
+import { all, range, until } from './wait.js'
 
 /** Every way back is counted, and no message goes round for ever; only the live claim settles. */
 export const handOvers: Concern = {
@@ -19,7 +19,7 @@ export const handOvers: Concern = {
           seen.push([delivery.attempt, delivery.deliveryCount])
           assert.ok(seen.length <= 6, 'it goes round for ever')
           await back(delivery)
-          await pass(2)
+          await until('no delay is left', async () => (await queue.stats()).delayed === 0)
         }
         assert.deepEqual(
           seen,

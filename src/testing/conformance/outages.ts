@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
-import { Observable, type Subscriber } from 'rxjs'
-import type { Backend, BackendOwner, Hint } from '../../driver.js'
 import { BackendError, BackendUnavailableError } from '../../errors.js'
 import type { Queue } from '../../queue.js'
 import type { FaultyBackend } from '../faulty-backend.js'
+import { hinted } from './hinted.js'
 import { type Concern, scenario } from './kit.js'
 import { assertDepth, next, nextNow, recorded, throughout } from './steps.js'
 import { all, pass, SLACK_MS, soon, until, within } from './wait.js'
@@ -248,37 +247,4 @@ function firstOf(queue: Queue<string>): Promise<string> {
 function down(backend: FaultyBackend): () => void {
   const fault = backend.inject({ verb: '*', kind: 'fail-request', times: Number.POSITIVE_INFINITY })
   return () => fault.remove()
-}
-
-/** The same backend, whose hints can be kept back, added to, and ended for who is subscribed. */
-function hinted(backend: Backend) {
-  let muted = false
-  const observers = new Set<Subscriber<Hint>>()
-  const open = (queue: string, owner: BackendOwner) => {
-    const driver = backend.open(queue, owner)
-    const arrivals = () =>
-      new Observable<Hint>((observer) => {
-        observers.add(observer)
-        const inner = driver.arrivals().subscribe((hint) => {
-          if (!muted) observer.next(hint)
-        })
-        return () => {
-          observers.delete(observer)
-          inner.unsubscribe()
-        }
-      })
-    return { ...driver, arrivals }
-  }
-  return {
-    backend: { ...backend, open },
-    mute: (on: boolean) => {
-      muted = on
-    },
-    tell: (hint: Hint) => {
-      for (const observer of [...observers]) observer.next(hint)
-    },
-    end: (error: Error) => {
-      for (const observer of [...observers]) observer.error(error)
-    },
-  }
 }

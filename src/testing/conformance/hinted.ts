@@ -1,7 +1,10 @@
-import type { Backend, BackendOwner, Hint } from 'millrace'
+/**
+ * A backend whose stream of hints is in the hands of a test.
+ */
 import { Observable, type Subscriber, throwError } from 'rxjs'
+import type { Backend, BackendOwner, Hint } from '../../driver.js'
 
-/** A backend whose stream of hints can be watched, muted, ended and refused. */
+/** The same backend, whose stream of hints can be watched, muted, added to, ended and refused. */
 export interface Hinted {
   readonly backend: Backend
   /** How often a stream of hints was opened. */
@@ -10,6 +13,8 @@ export interface Hinted {
   readonly live: number
   /** The streams look alive and bring nothing. */
   mute(on: boolean): void
+  /** Brings a hint that the backend did not give. */
+  tell(hint: Hint): void
   /** Ends those that are open now. */
   end(error: Error): void
   /** The next streams fail as soon as they are opened. */
@@ -51,6 +56,9 @@ export function hinted(backend: Backend, features: Partial<Backend['features']> 
     },
     mute: (on) => {
       muted = on
+    },
+    tell: (hint) => {
+      for (const observer of [...observers]) observer.next(hint)
     },
     end: (error) => {
       for (const observer of [...observers]) observer.error(error)

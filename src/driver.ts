@@ -232,6 +232,8 @@ export interface RenewResult {
 export type Hint =
   /** A message became ready, the next due instant came nearer, or the queue was resumed. */
   | { readonly kind: 'ready' }
+  /** Nothing became ready, but something will be due in so many milliseconds. */
+  | { readonly kind: 'due'; readonly inMs: number }
   /** A cancel of a claimed message was requested. */
   | { readonly kind: 'cancel'; readonly id: string }
   /** An outcome that was asked for with `watch` is there. */
@@ -369,10 +371,10 @@ export interface QueueDriver {
   /** Gone for good, and the ids are free again. For each id whether it was dead. */
   purgeDead(ids: readonly string[], token: RequestToken): Reply<readonly boolean[]>
   /** Drops what is in these states, at most `limit` messages, and answers how many; the caller asks until it is 0. */
-  purge(states: readonly PurgeState[], limit: number): Reply<number>
+  purge(states: readonly PurgeState[], limit: number, token: RequestToken): Reply<number>
   pause(): Reply<void>
   resume(): Reply<void>
-  cancel(id: string): Reply<CancelReply>
+  cancel(id: string, token: RequestToken): Reply<CancelReply>
   /** Never waits. With `watch`, a hint `outcome` follows when it changes. */
   outcome(id: string, watch: boolean): Reply<StoredOutcome>
   /** Present where `features.ownTransactions` says so. */

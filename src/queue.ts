@@ -245,7 +245,7 @@ export class Queue<T = unknown> implements AsyncDisposable {
   cancel(id: string): Promise<CancelReply> {
     return this.#answer(() => {
       rules.name(id, 'id')
-      return this.#core.call((driver) => driver.cancel(id))
+      return this.#core.call((driver, token) => driver.cancel(id, token))
     })
   }
 

@@ -208,6 +208,7 @@ export class Hub implements RequestContext {
 
   private hinted(hint: Hint): void {
     if (hint.kind === 'ready') this.wake()
+    else if (hint.kind === 'due') this.due.expect(hint.inMs)
     else if (hint.kind === 'down') this.onDown(hint.error)
     else if (hint.kind === 'up') this.onUp()
     else if (hint.kind === 'cancel') for (const member of [...this.members]) member.onHint(hint)

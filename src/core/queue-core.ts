@@ -99,7 +99,7 @@ export class QueueCore<T> {
 
   /** Purges in slices, until nothing is left that was there. */
   purge(states: readonly PurgeState[], sum = 0): Eventual<number> {
-    return this.call((driver) => driver.purge(states, PURGE_SLICE)).then((purged) =>
+    return this.call((driver, token) => driver.purge(states, PURGE_SLICE, token)).then((purged) =>
       purged < PURGE_SLICE ? sum + purged : this.purge(states, sum + purged),
     )
   }

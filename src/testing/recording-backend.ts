@@ -219,15 +219,15 @@ function recordingDriver(driver: QueueDriver, record: ClaimRecord, call: Call): 
     deadLetters: (page) => call('deadLetters', () => driver.deadLetters(page)),
     requeueDead: (ids, token) => call('requeueDead', () => driver.requeueDead(ids, token)),
     purgeDead: (ids, token) => call('purgeDead', () => driver.purgeDead(ids, token)),
-    purge: (states, limit) =>
+    purge: (states, limit, token) =>
       call(
         'purge',
-        () => driver.purge(states, limit),
+        () => driver.purge(states, limit, token),
         () => driver.list('claimed', { limit: 1_000 }).then(({ items }) => record.purged(items)),
       ),
     pause: () => call('pause', () => driver.pause()),
     resume: () => call('resume', () => driver.resume()),
-    cancel: (id) => call('cancel', () => driver.cancel(id)),
+    cancel: (id, token) => call('cancel', () => driver.cancel(id, token)),
     outcome: (id, watch) => call('outcome', () => driver.outcome(id, watch)),
     close: () => call('close', () => driver.close()),
   }

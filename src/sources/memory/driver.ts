@@ -152,9 +152,9 @@ export class MemoryDriver implements QueueDriver {
     return this.#recall(token) ?? this.#conclude(token, replied(ids.map((id) => purgeDead(this.#store, id))))
   }
 
-  purge(states: readonly PurgeState[], limit: number): Reply<number> {
+  purge(states: readonly PurgeState[], limit: number, token: RequestToken): Reply<number> {
     if (!this.#enter()) return this.#refuse()
-    return this.#leave(purgeStates(this.#store, states, limit))
+    return this.#recall(token) ?? this.#conclude(token, replied(purgeStates(this.#store, states, limit)))
   }
 
   pause(): Reply<void> {
@@ -170,9 +170,9 @@ export class MemoryDriver implements QueueDriver {
     return this.#leave(undefined)
   }
 
-  cancel(id: string): Reply<CancelReply> {
+  cancel(id: string, token: RequestToken): Reply<CancelReply> {
     if (!this.#enter()) return this.#refuse()
-    return this.#leave(cancelMessage(this.#store, id))
+    return this.#recall(token) ?? this.#conclude(token, replied(cancelMessage(this.#store, id)))
   }
 
   outcome(id: string, watch: boolean): Reply<StoredOutcome> {

@@ -1,12 +1,15 @@
 import type { Observable } from 'rxjs'
 import type { Backend, BackendOwner, DriverFeatures, Hint, Reply } from '../../driver.js'
 import { replied } from '../../driver.js'
-import { Connection, type Target } from './connection.js'
+import { BackendUnavailableError } from '../../errors.js'
+import type { RedisClient } from './client.js'
+import { Connection } from './connection.js'
 import { type DriverHost, MAX_BATCH, MAX_BATCH_BYTES, RedisDriver } from './driver.js'
 import { Hints } from './hints.js'
-import { channelOf, prefixOf } from './keys.js'
-import { runScript } from './script.js'
-import { Turns } from './turn.js'
+import { channelOf, prefixOf, tagOf } from './keys.js'
+import { scripts } from './script.js'
+import type { Target } from './target.js'
+import { type Call, Turns } from './turn.js'
 
 const FEATURES: DriverFeatures = {
   durable: true,
@@ -23,13 +26,18 @@ const FEATURES: DriverFeatures = {
   maxBatchBytes: MAX_BATCH_BYTES,
 }
 
+/** How long a change may take to reach the replicas that are waited for, before it is asked for again. */
+const REPLICATION_MS = 1_000
+
 /** The queues of one server or cluster. Connects at first use and lets go when the last queue closes. */
 export class RedisBackend implements Backend, DriverHost {
   readonly name = 'redis'
   readonly features = FEATURES
   usable = true
 
+  readonly #target: Target
   readonly #hashTag: string | undefined
+  readonly #replicas: number
   readonly #connection: Connection
   readonly #hints: Hints
   readonly #turns = new Map<string, Turns>()
@@ -37,10 +45,12 @@ export class RedisBackend implements Backend, DriverHost {
   readonly #owners = new Map<RedisDriver, BackendOwner>()
   #closing: Promise<void> | undefined
 
-  constructor(target: Target, hashTag: string | undefined) {
+  constructor(target: Target, hashTag: string | undefined, replicas: number) {
+    this.#target = target
     this.#hashTag = hashTag
+    this.#replicas = replicas
     this.#connection = new Connection(target)
-    this.#hints = new Hints(() => this.#connection.another())
+    this.#hints = new Hints(() => this.#subscriber())
   }
 
   open(queue: string, owner: BackendOwner): RedisDriver {
@@ -64,23 +74,25 @@ export class RedisBackend implements Backend, DriverHost {
     const prefix = this.prefixOf(queue)
     let turns = this.#turns.get(prefix)
     if (turns === undefined) {
-      turns = new Turns(
-        (args) => runScript(this.#connection.client, prefix, args),
-        (other) => this.queueOf(other),
-      )
+      turns = new Turns(prefix, this.#call, (other) => this.queueOf(other))
       this.#turns.set(prefix, turns)
     }
     return turns
   }
 
   prefixOf(queue: string): string {
-    const prefix = prefixOf(queue, this.#hashTag)
+    const prefix = prefixOf({ keyPrefix: this.#target.keyPrefix, hashTag: this.#hashTag }, queue)
     this.#queues.set(prefix, queue)
     return prefix
   }
 
   queueOf(prefix: string): string {
     return this.#queues.get(prefix) ?? prefix
+  }
+
+  /** In a cluster only what shares a slot can change in one step. */
+  canReach(from: string, to: string): boolean {
+    return !this.#target.isCluster || tagOf(this.prefixOf(from)) === tagOf(this.prefixOf(to))
   }
 
   hintsOf(queue: string): Observable<Hint> {
@@ -91,6 +103,25 @@ export class RedisBackend implements Backend, DriverHost {
     this.#owners.delete(driver)
     if (this.#owners.size === 0) this.#letGoOfServer()
     return replied(undefined)
+  }
+
+  readonly #call: Call = (script, keys, args) =>
+    this.#connection.use((client) => {
+      const replies = scripts[script].run(client, keys, args)
+      return this.#replicas === 0 ? replies : this.#replicated(client, replies)
+    })
+
+  async #replicated(client: RedisClient, replies: Promise<unknown[]>): Promise<unknown[]> {
+    const [answer, reached] = await Promise.all([
+      replies,
+      client.callBuffer('WAIT', this.#replicas, REPLICATION_MS) as Promise<number>,
+    ])
+    if (reached >= this.#replicas) return answer
+    throw new BackendUnavailableError(`a change has reached ${reached} of ${this.#replicas} replicas`)
+  }
+
+  async #subscriber(): Promise<RedisClient> {
+    return this.#target.subscriber(this.#target.isCluster ? await this.#connection.ready() : undefined)
   }
 
   #letGoOfServer(): void {

@@ -1,52 +1,177 @@
 /**
- * The connections of a backend: one for commands and one for hints, made at first use.
+ * The connection for commands of a backend, made at first use.
+ *
+ * A network can go away without a word, and then a command would wait for ever. So a connection that has been silent
+ * for long while it owed an answer is cut and made anew, and all that it owed fails as unavailable: the engine asks
+ * again, with the same tokens.
  */
-import { Redis } from 'ioredis'
+import { BackendUnavailableError, ClosedError } from '../../errors.js'
 import type { RedisClient } from './client.js'
+import { checkServer } from './server-check.js'
+import type { Target } from './target.js'
 
-/** How to reach the server: a client of the caller's, which is used and left alone, or what makes one of our own. */
-export interface Target {
-  readonly client?: RedisClient
-  readonly make: () => RedisClient
-}
-
-export function targetOf(target: RedisClient | Record<string, unknown> | string): Target {
-  if (isClient(target)) return { client: target, make: () => target.duplicate() }
-  const options = { maxRetriesPerRequest: null, enableOfflineQueue: true }
-  const make = () => (typeof target === 'string' ? new Redis(target, options) : new Redis({ ...target, ...options }))
-  return { make: () => make() as unknown as RedisClient }
-}
-
-export function isClient(value: unknown): value is RedisClient {
-  const candidate = value as Partial<RedisClient> | null
-  return typeof candidate?.callBuffer === 'function' && typeof candidate.duplicate === 'function'
-}
+/** How long a connection may owe an answer. Doubled each time it is cut in a row, as the server may be slow. */
+const PATIENCE_MS = 2_000
+const LONGEST_PATIENCE_MS = 30_000
+/** How long a command waits for a connection that is being made. */
+const READY_MS = 5_000
 
 export class Connection {
   readonly #target: Target
-  #own: RedisClient | undefined
+  #client: RedisClient | undefined
+  #ready: Promise<RedisClient> | undefined
+  #checked: Promise<void> | undefined
+  #lastError: unknown
+
+  /** The replies that are owed, by how to give them up. */
+  readonly #owed = new Set<(error: Error) => void>()
+  #quietSince = 0
+  #patienceMs = PATIENCE_MS
+  #watch: NodeJS.Timeout | undefined
 
   constructor(target: Target) {
     this.#target = target
   }
 
-  get client(): RedisClient {
-    if (this.#target.client) return this.#target.client
-    if (this.#own === undefined) {
-      this.#own = this.#target.make()
-      // Told by the commands that fail; without a listener the client would write it to the console.
-      this.#own.on('error', () => {})
-    }
-    return this.#own
+  /** Sends commands when the connection is ready. Rejects when it cannot be made, or is silent or broken meanwhile. */
+  async use<T>(send: (client: RedisClient) => Promise<T>): Promise<T> {
+    const client = this.#isUsable() ? (this.#client as RedisClient) : await this.ready()
+    return this.#watched(send(client))
   }
 
-  /** A further connection, for hints. */
-  another(): RedisClient {
-    return this.#target.make()
+  /** The client once it takes commands. */
+  ready(): Promise<RedisClient> {
+    if (this.#ready === undefined) {
+      const ready = this.#connect()
+      const forget = () => {
+        if (this.#ready === ready) this.#ready = undefined
+      }
+      this.#ready = ready
+      ready.then(forget, forget)
+    }
+    return this.#ready
   }
 
   close(): void {
-    this.#own?.disconnect()
-    this.#own = undefined
+    this.#client?.disconnect()
+    this.#client = undefined
+    this.#ready = undefined
+    this.#giveUp(new ClosedError('the redis backend'))
+    clearTimeout(this.#watch)
+    this.#watch = undefined
   }
+
+  #isUsable(): boolean {
+    return this.#client?.status === 'ready' && this.#checked !== undefined && this.#ready === undefined
+  }
+
+  async #connect(): Promise<RedisClient> {
+    const client = this.#open()
+    if (client.status !== 'ready') await this.#becomesReady(client)
+    this.#checked ??= this.#watched(checkServer(client))
+    try {
+      await this.#checked
+    } catch (error) {
+      this.#checked = undefined
+      throw error
+    }
+    return client
+  }
+
+  #open(): RedisClient {
+    if (this.#client !== undefined && this.#client.status !== 'end') return this.#client
+    const client = this.#target.commands()
+    // Told by the commands that fail; without a listener the client would write it to the console.
+    client.on('error', (error: unknown) => {
+      this.#lastError = error
+    })
+    this.#client = client
+    return client
+  }
+
+  #becomesReady(client: RedisClient): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const fail = (message: string) => {
+        end()
+        reject(new BackendUnavailableError(`Redis cannot be reached: ${message}`, { cause: this.#lastError }))
+      }
+      const onReady = () => {
+        end()
+        resolve()
+      }
+      const onClose = () => fail(messageOf(this.#lastError))
+      const timer = setTimeout(() => {
+        client.disconnect(true)
+        fail(`no connection within ${READY_MS} ms`)
+      }, READY_MS)
+      const end = () => {
+        clearTimeout(timer)
+        this.#owed.delete(reject)
+        client.off('ready', onReady)
+        client.off('close', onClose)
+        client.off('end', onClose)
+      }
+      this.#owed.add(reject)
+      client.on('ready', onReady)
+      client.on('close', onClose)
+      client.on('end', onClose)
+    })
+  }
+
+  #watched<T>(reply: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#owe(reject)
+      reply.then(
+        (value) => {
+          this.#patienceMs = PATIENCE_MS
+          this.#paid(reject)
+          resolve(value)
+        },
+        (error) => {
+          this.#paid(reject)
+          reject(error)
+        },
+      )
+    })
+  }
+
+  #owe(giveUp: (error: Error) => void): void {
+    if (this.#owed.size === 0) this.#quietSince = performance.now()
+    this.#owed.add(giveUp)
+    // It is left running when all is answered, and looks then whether anything is owed: far cheaper than one for each.
+    if (this.#watch === undefined) this.#look(this.#patienceMs)
+  }
+
+  #paid(giveUp: (error: Error) => void): void {
+    this.#quietSince = performance.now()
+    this.#owed.delete(giveUp)
+  }
+
+  #look(inMs: number): void {
+    this.#watch = setTimeout(() => {
+      this.#watch = undefined
+      if (this.#owed.size === 0) return
+      const leftMs = this.#quietSince + this.#patienceMs - performance.now()
+      if (leftMs <= 0) this.#cut()
+      else this.#look(leftMs)
+    }, inMs)
+    this.#watch.unref()
+  }
+
+  #cut(): void {
+    const error = new BackendUnavailableError(`Redis did not answer for ${this.#patienceMs} ms`)
+    this.#patienceMs = Math.min(2 * this.#patienceMs, LONGEST_PATIENCE_MS)
+    this.#client?.disconnect(true)
+    this.#giveUp(error)
+  }
+
+  #giveUp(error: Error): void {
+    const owed = [...this.#owed]
+    this.#owed.clear()
+    for (const giveUp of owed) giveUp(error)
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : 'the connection was closed'
 }

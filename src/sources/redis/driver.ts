@@ -1,6 +1,7 @@
 import { type Observable, Subject, takeUntil, throwError } from 'rxjs'
 import type {
   CancelReply,
+  CarriedMessage,
   ClaimReply,
   ClaimRequest,
   EnqueueStatus,
@@ -41,9 +42,11 @@ import {
   text,
   whole,
 } from './protocol.js'
-import type { Argument } from './script.js'
-import type { Turns } from './turn.js'
+import type { Step, Turns } from './turn.js'
 
+const NONE: string[] = []
+
+/** A batch is one step of the server, which does nothing else meanwhile. */
 export const MAX_BATCH = 10_000
 export const MAX_BATCH_BYTES = 64 * 1024 * 1024
 
@@ -53,6 +56,8 @@ export interface DriverHost {
   turnsOf(queue: string): Turns
   prefixOf(queue: string): string
   queueOf(prefix: string): string
+  /** Whether a message can go from one queue to another in one step. */
+  canReach(from: string, to: string): boolean
   hintsOf(queue: string): Observable<Hint>
   letGo(driver: RedisDriver): Reply<void>
 }
@@ -72,31 +77,42 @@ export class RedisDriver implements QueueDriver {
   }
 
   settings(proposed: Partial<SharedSettings>): Reply<SharedSettings> {
-    return this.#ask('settings', [JSON.stringify(proposed)], settingsOf)
+    return this.#ask({ verb: 'settings', args: [JSON.stringify(proposed)], decode: settingsOf })
   }
 
   configure(changes: Partial<SharedSettings>): Reply<SharedSettings> {
-    return this.#ask('configure', [JSON.stringify(changes)], settingsOf)
+    const stored = this.#ask({ verb: 'configure', args: [JSON.stringify(changes)], decode: settingsOf })
+    return changes.ageing === undefined ? stored : stored.then((settings) => this.#rank(settings))
   }
 
   enqueue(batch: readonly NewMessage[], token: RequestToken): Reply<readonly EnqueueStatus[]> {
-    const error = checkBatch(batch)
+    const bytes = batch.reduce((sum, message) => sum + message.bytes.byteLength, 0)
+    const error = checkBatch(batch, bytes)
     if (error) return refused(error)
     const decode = (row: number[]) => row.map((stored): EnqueueStatus => (stored === 1 ? 'enqueued' : 'duplicate'))
-    return this.#ask('enqueue', batchArguments(batch), decode, token)
+    return this.#ask({ verb: 'enqueue', args: batchArguments(batch), decode, token, messages: batch.length, bytes })
   }
 
   claim(request: ClaimRequest): Reply<ClaimReply> {
     const { group, partition, token, max, leaseMs, take, consumer } = request
     const unsupported = group !== undefined ? 'groups' : partition !== undefined ? 'partitions' : undefined
     if (unsupported !== undefined) return refused(new UnsupportedError('redis', unsupported))
-    return this.#ask('claim', [max, leaseFor(leaseMs), take ? 1 : 0, consumer], claimReply, token)
+    const args = [max, leaseFor(leaseMs), take ? 1 : 0, consumer]
+    return this.#ask({ verb: 'claim', args, decode: claimReply, token, messages: max })
   }
 
   settle(commands: readonly SettleCommand[], token: RequestToken): Reply<readonly SettleResult[]> {
+    const reachable = commands.map((command) => this.#unreachable(command))
+    const sent = commands.filter((_, index) => reachable[index] === undefined)
     const refusal = (reply: unknown) => refusalIn(reply, (prefix) => this.#host.queueOf(prefix))
-    const args = commandArguments(commands, (queue) => this.#host.prefixOf(queue))
-    return this.#ask('settle', args, (row: unknown[]) => row.map((each) => settleResult(each, refusal)), token)
+    const decode = (row: unknown[]) => {
+      let next = 0
+      return reachable.map((error): SettleResult => {
+        return error ? { state: 'refused', error } : settleResult(row[next++], refusal)
+      })
+    }
+    const args = commandArguments(sent, (queue) => this.#host.prefixOf(queue))
+    return this.#ask({ verb: 'settle', args, decode, token, messages: sent.length, others: this.#othersOf(sent) })
   }
 
   renew(renewals: readonly Renewal[]): Reply<readonly RenewResult[]> {
@@ -105,14 +121,12 @@ export class RedisDriver implements QueueDriver {
         const leaseMs = text(state) === 'stale' ? 0 : leaseFor(renewals[index]?.leaseMs ?? 0)
         return { state: text(state) as RenewResult['state'], leaseMs, leaseExpiresAt: whole(at) }
       })
-    return this.#ask('renew', renewalArguments(renewals), decode)
+    return this.#ask({ verb: 'renew', args: renewalArguments(renewals), decode, messages: renewals.length })
   }
 
   sweep(limit: number): Reply<SweepReply> {
-    return this.#ask('sweep', [limit], ([moved, due]: [number, unknown]) => {
-      const nextDueMs = whole(due)
-      return nextDueMs < 0 ? { moved } : { moved, nextDueMs }
-    })
+    const decode = ([moved, due]: [number, number]) => (due < 0 ? { moved } : { moved, nextDueMs: due })
+    return this.#ask({ verb: 'sweep', args: [limit], decode })
   }
 
   arrivals(): Observable<Hint> {
@@ -121,7 +135,7 @@ export class RedisDriver implements QueueDriver {
   }
 
   stats(): Reply<QueueStats> {
-    return this.#ask('stats', [], statsOf)
+    return this.#ask({ verb: 'stats', args: [], decode: statsOf })
   }
 
   list(state: StoredMessage['state'], page: Page): Reply<Paged<StoredMessage>> {
@@ -133,31 +147,32 @@ export class RedisDriver implements QueueDriver {
   }
 
   requeueDead(ids: readonly string[], token: RequestToken): Reply<readonly boolean[]> {
-    return this.#ask('requeueDead', [ids.length, ...ids], booleans, token)
+    return this.#ask({ verb: 'requeueDead', args: [ids.length, ...ids], decode: booleans, token, messages: ids.length })
   }
 
   purgeDead(ids: readonly string[], token: RequestToken): Reply<readonly boolean[]> {
-    return this.#ask('purgeDead', [ids.length, ...ids], booleans, token)
+    return this.#ask({ verb: 'purgeDead', args: [ids.length, ...ids], decode: booleans, token, messages: ids.length })
   }
 
-  purge(states: readonly PurgeState[], limit: number): Reply<number> {
-    return this.#ask('purge', [limit, states.length, ...states], whole)
+  purge(states: readonly PurgeState[], limit: number, token: RequestToken): Reply<number> {
+    const args = [limit, states.length, ...states]
+    return this.#ask({ verb: 'purge', args, decode: whole, token, messages: limit })
   }
 
   pause(): Reply<void> {
-    return this.#ask('pause', [], () => undefined)
+    return this.#ask({ verb: 'pause', args: [], decode: () => undefined })
   }
 
   resume(): Reply<void> {
-    return this.#ask('resume', [], () => undefined)
+    return this.#ask({ verb: 'resume', args: [], decode: () => undefined })
   }
 
-  cancel(id: string): Reply<CancelReply> {
-    return this.#ask('cancel', [id], (state: unknown) => text(state) as CancelReply)
+  cancel(id: string, token: RequestToken): Reply<CancelReply> {
+    return this.#ask({ verb: 'cancel', args: [id], decode: (state: unknown) => text(state) as CancelReply, token })
   }
 
   outcome(id: string, watch: boolean): Reply<StoredOutcome> {
-    return this.#ask('outcome', [id, watch ? 1 : 0], storedOutcome)
+    return this.#ask({ verb: 'outcome', args: [id, watch ? 1 : 0], decode: storedOutcome })
   }
 
   close(): Reply<void> {
@@ -167,15 +182,42 @@ export class RedisDriver implements QueueDriver {
     return this.#host.letGo(this)
   }
 
-  #page<T>(state: string, { after = '', limit }: Page, show: (row: unknown[]) => T): Reply<Paged<T>> {
-    return this.#ask('list', [state, after, limit], ([rows, next]: [unknown[][], unknown]) => {
-      const items = rows.map(show)
-      return text(next) === '' ? { items } : { items, next: text(next) }
-    })
+  /** Places are reckoned anew in steps, so that a deep queue keeps nobody waiting; any later call goes on with them. */
+  #rank(settings: SharedSettings): Reply<SharedSettings> {
+    return this.#ask({ verb: 'rank', args: [], decode: whole }).then((left) =>
+      left === 0 ? settings : this.#rank(settings),
+    )
   }
 
-  #ask<R, T>(verb: string, args: readonly Argument[], decode: (reply: R) => T, token?: RequestToken): Reply<T> {
-    return this.#mayEnter() ? this.#turns.ask(verb, args, decode, token) : refused(this.#closedError())
+  /** Why a command that carries messages cannot be done in one step. */
+  #unreachable(command: SettleCommand): Error | undefined {
+    const far = carriedBy(command).find(({ queue }) => !this.#host.canReach(this.#queue, queue))
+    if (far === undefined) return undefined
+    const message = `queues ${describeValue(this.#queue)} and ${describeValue(far.queue)} are in different slots of the cluster: give the backend a hashTag, so that a message can go from one to the other in one step`
+    return new UnsupportedError('redis', 'forward', message)
+  }
+
+  #othersOf(commands: readonly SettleCommand[]): readonly string[] {
+    let others: string[] = NONE
+    for (const command of commands) {
+      for (const { queue } of carriedBy(command)) {
+        if (others === NONE) others = []
+        others.push(this.#host.prefixOf(queue))
+      }
+    }
+    return others
+  }
+
+  #page<T>(state: string, { after = '', limit }: Page, show: (row: unknown[]) => T): Reply<Paged<T>> {
+    const decode = ([rows, next]: [unknown[][], unknown]) => {
+      const items = rows.map(show)
+      return text(next) === '' ? { items } : { items, next: text(next) }
+    }
+    return this.#ask({ verb: 'list', args: [state, after, limit], decode, messages: limit })
+  }
+
+  #ask<R, T>(step: Step<R, T>): Reply<T> {
+    return this.#mayEnter() ? this.#turns.ask(step) : refused(this.#closedError())
   }
 
   #mayEnter(): boolean {
@@ -187,11 +229,14 @@ export class RedisDriver implements QueueDriver {
   }
 }
 
-function checkBatch(batch: readonly NewMessage[]): Error | undefined {
+function checkBatch(batch: readonly NewMessage[], bytes: number): Error | undefined {
   if (batch.length > MAX_BATCH) return new LimitError('maxBatch', MAX_BATCH, batch.length)
   if (batch.some(({ partition }) => partition !== undefined)) return new UnsupportedError('redis', 'partitions')
-  const bytes = batch.reduce((sum, message) => sum + message.bytes.byteLength, 0)
   return bytes > MAX_BATCH_BYTES ? new LimitError('maxBatchBytes', MAX_BATCH_BYTES, bytes) : undefined
+}
+
+function carriedBy(command: SettleCommand): readonly CarriedMessage[] {
+  return 'carry' in command ? (command.carry ?? []) : []
 }
 
 function booleans(row: number[]): boolean[] {

@@ -5,23 +5,39 @@ import {
   BackendError,
   BackendUnavailableError,
   LimitError,
-  type MillraceError,
+  MillraceError,
   QueueFullError,
+  StoreVersionError,
   TokenExpiredError,
 } from '../../errors.js'
 
-/** What the server says when it will not do it now, or not at all. The rest of its answer is for people. */
-const REFUSALS = /^(OOM|READONLY|MISCONF|NOAUTH|NOPERM|WRONGPASS|WRONGTYPE|CROSSSLOT|NOREPLICAS|ERR)\b/
+/**
+ * What the server says when it is not to be had now: it is loading, fails over, cannot write to its disk, or is no
+ * master any more. All of that may pass.
+ */
+const PASSING =
+  /^-?(LOADING|BUSY|READONLY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|UNBLOCKED|NOREPLICAS|MISCONF|UNKILLABLE|NOSCRIPT)\b/
 
 /** The typed error for a command that failed: what the server refused is final, all else may be asked again. */
 export function asBackendError(error: unknown): MillraceError {
+  if (error instanceof MillraceError) return error
   const { message = String(error), name } = (error ?? {}) as Partial<Error>
-  if (name === 'ReplyError' && REFUSALS.test(message))
-    return new BackendError(`Redis refused: ${message}`, { cause: error })
-  return new BackendUnavailableError(`Redis cannot be reached: ${message}`, { cause: error })
+  const cause = bareError(error)
+  if (name !== 'ReplyError') return new BackendUnavailableError(`Redis cannot be reached: ${message}`, { cause })
+  if (PASSING.test(message)) return new BackendUnavailableError(`Redis is not to be had now: ${message}`, { cause })
+  return new BackendError(`Redis refused: ${message}`, { cause })
 }
 
-/** A script that this server does not know, after a restart or `SCRIPT FLUSH`. */
+/** The client puts the command, with its payloads and passwords, on the errors that it raises. They stay unseen. */
+function bareError(error: unknown): unknown {
+  if (!(error instanceof Error)) return error
+  const bare = new Error(error.message)
+  bare.name = error.name
+  if ('code' in error) Object.assign(bare, { code: error.code })
+  return bare
+}
+
+/** A script that this server does not know, after a restart, a failover or `SCRIPT FLUSH`. */
 export function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT')
 }
@@ -30,11 +46,14 @@ export function isUnknownScript(error: unknown): boolean {
 export function refusalIn(reply: unknown, queueOf: (prefix: string) => string): MillraceError | undefined {
   if (!Array.isArray(reply) || String(reply[0]) !== '!') return undefined
   const [, kind, ...rest] = reply.map(String)
+  const [first = '', second = '', third = ''] = rest
   switch (kind) {
     case 'full':
-      return new QueueFullError(queueOf(rest[0] ?? ''), rest[1] as 'maxLength' | 'maxBytes', Number(rest[2]))
+      return new QueueFullError(queueOf(first), second as 'maxLength' | 'maxBytes', Number(third))
     case 'limit':
-      return new LimitError(rest[0] ?? '', Number(rest[1]), Number(rest[2]))
+      return new LimitError(first, Number(second), Number(third))
+    case 'format':
+      return new StoreVersionError('the Redis server', Number(first), Number(second))
     case 'expired':
       return new TokenExpiredError('a request is older than the answers that are kept')
     default:

@@ -1,21 +1,30 @@
 /**
  * Listens to what the scripts publish, over one connection for all queues of a backend.
  *
- * A publication can be lost while that is made anew, so whoever waits is told to read again when it is back, and the
- * engine polls slowly besides.
+ * A publication can be lost while that connection is made anew, so whoever waits reads again when it is back; the
+ * engine polls slowly besides. A connection that has gone silent is found by asking it for a sign of life.
  */
 import { Observable, Subject } from 'rxjs'
 import type { Hint } from '../../driver.js'
 import type { RedisClient } from './client.js'
 import { asBackendError } from './errors.js'
+import { backoff } from './target.js'
+
+/** How often a sign of life is asked for; one that has not come by the next time never will. */
+const PULSE_MS = 5_000
 
 export class Hints {
-  readonly #connect: () => RedisClient
+  readonly #connect: () => Promise<RedisClient>
   readonly #channels = new Map<string, Subject<Hint>>()
   #subscriber: RedisClient | undefined
+  #connecting = false
   #down = false
+  #failures = 0
+  #retry: NodeJS.Timeout | undefined
+  #pulse: NodeJS.Timeout | undefined
+  #awaitsSign = false
 
-  constructor(connect: () => RedisClient) {
+  constructor(connect: () => Promise<RedisClient>) {
     this.#connect = connect
   }
 
@@ -31,9 +40,17 @@ export class Hints {
     })
   }
 
+  /** Lets go of the connection. */
   close(): void {
-    this.#subscriber?.disconnect()
+    clearTimeout(this.#retry)
+    clearInterval(this.#pulse)
+    this.#retry = undefined
+    this.#pulse = undefined
+    this.#down = false
+    this.#failures = 0
+    const subscriber = this.#subscriber
     this.#subscriber = undefined
+    subscriber?.disconnect()
   }
 
   #hintsOf(channel: string): Subject<Hint> {
@@ -41,62 +58,97 @@ export class Hints {
     if (hints === undefined) {
       hints = new Subject()
       this.#channels.set(channel, hints)
-      this.#subscribe(channel)
+      if (this.#subscriber?.status === 'ready') this.#subscribe(this.#subscriber, [channel])
+      else if (this.#subscriber === undefined && this.#retry === undefined) void this.#open()
     }
     return hints
-  }
-
-  /** Reads again once it is subscribed: what came before was not heard. */
-  #subscribe(channel: string): void {
-    const subscriber = this.#subscribed()
-    subscriber.subscribe(channel).then(
-      () => this.#channels.get(channel)?.next({ kind: 'ready' }),
-      // The connection goes on by itself, and subscribes again then.
-      (error) => this.#fail(error),
-    )
   }
 
   #rest(channel: string, hints: Subject<Hint>): void {
     if (hints.observed) return
     this.#channels.delete(channel)
     if (this.#channels.size === 0) this.close()
-    else this.#subscriber?.unsubscribe(channel).catch(() => {})
+    else if (this.#subscriber?.status === 'ready') this.#subscriber.unsubscribe(channel).catch(() => {})
   }
 
-  #subscribed(): RedisClient {
-    if (this.#subscriber) return this.#subscriber
-    const subscriber = this.#connect()
+  async #open(): Promise<void> {
+    if (this.#connecting) return
+    this.#connecting = true
+    try {
+      const subscriber = await this.#connect()
+      if (this.#channels.size > 0) this.#follow(subscriber)
+      else subscriber.disconnect()
+    } catch (error) {
+      this.#lose(error)
+    } finally {
+      this.#connecting = false
+    }
+  }
+
+  #follow(subscriber: RedisClient): void {
     this.#subscriber = subscriber
+    let failure: unknown = new Error('the connection for hints was closed')
     subscriber.on('message', (channel: string, text: string) => this.#tell(channel, text))
-    subscriber.on('ready', () => this.#up())
-    subscriber.on('close', () => this.#fail(new Error('the connection for hints was closed')))
-    // Without a listener the client would write it to the console; `close` follows it.
-    subscriber.on('error', () => {})
-    return subscriber
+    subscriber.on('ready', () => this.#subscribe(subscriber, [...this.#channels.keys()]))
+    subscriber.on('error', (error: unknown) => {
+      failure = error
+    })
+    subscriber.on('end', () => {
+      if (this.#subscriber === subscriber) this.#lose(failure)
+    })
+    this.#awaitsSign = false
+    clearInterval(this.#pulse)
+    this.#pulse = setInterval(() => this.#feel(subscriber), PULSE_MS)
+    this.#pulse.unref()
+  }
+
+  /** Whoever waits reads again once it is subscribed: what came before was not heard. */
+  #subscribe(subscriber: RedisClient, channels: readonly string[]): void {
+    subscriber.subscribe(...channels).then(
+      () => this.#heard(channels),
+      () => subscriber.disconnect(),
+    )
+  }
+
+  #heard(channels: readonly string[]): void {
+    const wasDown = this.#down
+    this.#down = false
+    this.#failures = 0
+    for (const channel of channels) this.#channels.get(channel)?.next({ kind: wasDown ? 'up' : 'ready' })
+  }
+
+  #feel(subscriber: RedisClient): void {
+    if (this.#awaitsSign || subscriber.status !== 'ready') {
+      subscriber.disconnect()
+      return
+    }
+    this.#awaitsSign = true
+    const alive = () => {
+      this.#awaitsSign = false
+    }
+    subscriber.callBuffer('PING').then(alive, () => subscriber.disconnect())
+  }
+
+  #lose(error: unknown): void {
+    clearInterval(this.#pulse)
+    this.#subscriber = undefined
+    if (this.#channels.size === 0) return
+    this.#failures += 1
+    this.#retry = setTimeout(() => {
+      this.#retry = undefined
+      void this.#open()
+    }, backoff(this.#failures))
+    if (this.#down) return
+    this.#down = true
+    for (const hints of [...this.#channels.values()]) hints.next({ kind: 'down', error: asBackendError(error) })
   }
 
   #tell(channel: string, text: string): void {
-    const [kind, ...rest] = text.split(':')
-    const id = rest.join(':')
     const hints = this.#channels.get(channel)
+    const [kind = '', ...rest] = text.split(':')
+    const what = rest.join(':')
     if (kind === 'ready') hints?.next({ kind })
-    else if (kind === 'cancel' || kind === 'outcome') hints?.next({ kind, id })
-  }
-
-  #fail(error: unknown): void {
-    if (this.#down || this.#subscriber === undefined) return
-    this.#down = true
-    this.#tellAll({ kind: 'down', error: asBackendError(error) })
-  }
-
-  /** The client has subscribed again by now, or is about to; what was published meanwhile was not heard. */
-  #up(): void {
-    if (!this.#down) return
-    this.#down = false
-    this.#tellAll({ kind: 'up' })
-  }
-
-  #tellAll(hint: Hint): void {
-    for (const hints of [...this.#channels.values()]) hints.next(hint)
+    else if (kind === 'due') hints?.next({ kind, inMs: Number(what) })
+    else if (kind === 'cancel' || kind === 'outcome') hints?.next({ kind, id: what })
   }
 }

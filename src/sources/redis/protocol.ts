@@ -15,11 +15,11 @@ import type {
   StoredOutcome,
 } from '../../driver.js'
 import { DEFAULT_SETTINGS } from '../../driver.js'
-import type { Argument } from './script.js'
+import type { Argument } from './client.js'
 
-export const text = (value: unknown): string =>
-  value instanceof Uint8Array ? Buffer.from(value).toString() : String(value)
-export const whole = (value: unknown): number => Number(text(value))
+/** Text comes as a buffer. */
+export const text = (value: unknown): string => String(value)
+export const whole = (value: unknown): number => Number(value)
 
 export function batchArguments(batch: readonly NewMessage[]): Argument[] {
   const args: Argument[] = [batch.length]
@@ -76,9 +76,8 @@ export function leaseFor(leaseMs: number): number {
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] }
 
-export function claimReply([claims, paused, dueMs]: [unknown[][], number, unknown]): ClaimReply {
+export function claimReply([claims, paused, nextDueMs]: [unknown[][], number, number]): ClaimReply {
   const reply: Mutable<ClaimReply> = { claims: claims.map(asClaim), paused: paused === 1 }
-  const nextDueMs = whole(dueMs)
   if (nextDueMs >= 0) reply.nextDueMs = nextDueMs
   return reply
 }

@@ -1,25 +1,48 @@
 /**
- * The script that carries out the steps of a turn, made of one file per verb. Known to the server by its hash; sent
- * whole when the server has forgotten it.
+ * The scripts that carry out the steps of a turn. Known to the server by their hashes; sent whole when the server has
+ * forgotten one.
  */
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
-import type { RedisClient } from './client.js'
+import type { Argument, RedisClient } from './client.js'
 import { isUnknownScript } from './errors.js'
+import { type ScriptName, SOURCES } from './source.js'
 
-const FILES = ['store', 'enqueue', 'claim', 'settle', 'administer', 'run']
+export class Script {
+  readonly #source: string
+  readonly #hash: string
 
-const SOURCE = FILES.map((name) => readFileSync(new URL(`./lua/${name}.lua`, import.meta.url), 'utf8')).join('\n')
-const HASH = createHash('sha1').update(SOURCE).digest('hex')
-
-export type Argument = string | number | Uint8Array
-
-/** Runs the script on the keys of one prefix. */
-export async function runScript(client: RedisClient, prefix: string, args: readonly Argument[]): Promise<unknown[]> {
-  try {
-    return (await client.callBuffer('EVALSHA', HASH, 1, prefix, ...args)) as unknown[]
-  } catch (error) {
-    if (!isUnknownScript(error)) throw error
-    return (await client.callBuffer('EVAL', SOURCE, 1, prefix, ...args)) as unknown[]
+  constructor(source: string) {
+    this.#source = source
+    this.#hash = createHash('sha1').update(source).digest('hex')
   }
+
+  /** Runs it on these keys. Nothing is changed if it rejects with an error of the server. */
+  async run(client: RedisClient, keys: readonly string[], args: readonly Argument[]): Promise<unknown[]> {
+    const rest = [keys.length, ...keys, ...args]
+    try {
+      return (await client.callBuffer('EVALSHA', this.#hash, ...rest)) as unknown[]
+    } catch (error) {
+      if (!isUnknownScript(error)) throw error
+      return (await client.callBuffer('EVAL', this.#source, ...rest)) as unknown[]
+    }
+  }
+}
+
+export const scripts: Readonly<Record<ScriptName, Script>> = {
+  enqueue: new Script(SOURCES.enqueue),
+  consume: new Script(SOURCES.consume),
+  administer: new Script(SOURCES.administer),
+}
+
+const SCRIPT_OF: Readonly<Record<string, ScriptName>> = {
+  enqueue: 'enqueue',
+  claim: 'consume',
+  settle: 'consume',
+  renew: 'consume',
+  sweep: 'consume',
+}
+
+/** Which script has a verb. Only steps of one script can go in one call. */
+export function scriptOf(verb: string): ScriptName {
+  return SCRIPT_OF[verb] ?? 'administer'
 }

@@ -1,40 +1,70 @@
 /**
- * Gathers what is asked of one queue in one turn of the program into one call of the script, in order.
+ * Gathers what is asked of one queue in one turn of the program into few calls of the scripts, in order.
  */
 import type { RequestToken } from '../../driver.js'
+import { TokenExpiredError } from '../../errors.js'
 import { Eventual } from '../../eventual.js'
+import type { Argument } from './client.js'
 import { asBackendError, refusalIn } from './errors.js'
-import type { Argument } from './script.js'
+import { answersKeyOf, keysOf } from './keys.js'
+import { scriptOf } from './script.js'
+import type { ScriptName } from './source.js'
 
-/** The most arguments and bytes of one call: what is more goes into the next. */
-const MOST_ARGUMENTS = 20_000
-const MOST_BYTES = 4 * 1024 * 1024
+/** The most messages and bytes of one call, where more than one step asks for them: what is more goes into the next. */
+const MOST_MESSAGES = 1_000
+const MOST_BYTES = 1024 * 1024
+/** The server keeps answers for an hour. A request that was first sent longer ago is not sent again. */
+const REPEATABLE_MS = 50 * 60_000
 
-interface Step {
-  readonly head: readonly Argument[]
+/** What is asked of the store in one step. */
+export interface Step<R, T> {
+  readonly verb: string
   readonly args: readonly Argument[]
-  readonly bytes: number
-  readonly reply: Eventual<unknown>
-  readonly decode: (reply: never) => unknown
+  readonly decode: (reply: R) => T
+  readonly token?: RequestToken
+  /** How many messages it is about; default 1. */
+  readonly messages?: number
+  readonly bytes?: number
+  /** Prefixes of other queues that it touches. */
+  readonly others?: Iterable<string>
 }
 
-export class Turns {
-  #steps: Step[] = []
-  readonly #run: (args: readonly Argument[]) => Promise<unknown[]>
-  readonly #queueOf: (prefix: string) => string
+interface PendingStep extends Step<unknown, unknown> {
+  readonly reply: Eventual<unknown>
+  readonly askedAt: number
+}
 
-  constructor(run: (args: readonly Argument[]) => Promise<unknown[]>, queueOf: (prefix: string) => string) {
-    this.#run = run
+/** A request that failed, and may be asked again. */
+interface Unanswered {
+  readonly token: RequestToken
+  readonly askedAt: number
+}
+
+/** Calls a script on keys, with arguments, and answers one reply for each step. */
+export type Call = (script: ScriptName, keys: readonly string[], args: readonly Argument[]) => Promise<unknown[]>
+
+export class Turns {
+  readonly #prefix: string
+  readonly #keys: readonly string[]
+  readonly #call: Call
+  readonly #queueOf: (prefix: string) => string
+  readonly #unanswered = new Map<string, Unanswered>()
+  #steps: PendingStep[] = []
+
+  constructor(prefix: string, call: Call, queueOf: (prefix: string) => string) {
+    this.#prefix = prefix
+    this.#keys = keysOf(prefix)
+    this.#call = call
     this.#queueOf = queueOf
   }
 
-  /** Adds a step to the call of this turn. */
-  ask<R, T>(verb: string, args: readonly Argument[], decode: (reply: R) => T, token?: RequestToken): Eventual<T> {
-    const reply = new Eventual<T>()
-    const head = token === undefined ? [verb, '', 0, 0] : [verb, token.session, token.seq, token.floor]
-    const step = { head: [...head, args.length], args, bytes: sizeOf(args), reply, decode }
-    if (this.#steps.push(step as unknown as Step) === 1) queueMicrotask(() => this.#flush())
-    return reply
+  /** Adds a step to the calls of this turn. */
+  ask<R, T>(step: Step<R, T>): Eventual<T> {
+    const askedAt = Date.now()
+    if (step.token !== undefined && this.#isTooOld(step.token, askedAt)) return Eventual.rejected(tooOld(step.token))
+    const pending = { ...step, askedAt, reply: new Eventual<T>() }
+    if (this.#steps.push(pending as unknown as PendingStep) === 1) queueMicrotask(() => this.#flush())
+    return pending.reply
   }
 
   #flush(): void {
@@ -43,45 +73,89 @@ export class Turns {
     for (const group of grouped(steps)) void this.#send(group)
   }
 
-  async #send(steps: readonly Step[]): Promise<void> {
-    const args: Argument[] = [steps.length]
-    for (const step of steps) args.push(...step.head, ...step.args)
+  async #send(steps: readonly PendingStep[]): Promise<void> {
     let replies: unknown[]
     try {
-      replies = await this.#run(args)
+      replies = await this.#call(scriptOf(steps[0]?.verb ?? ''), this.#keysOf(steps), argumentsOf(steps))
     } catch (error) {
-      const reason = asBackendError(error)
-      for (const { reply } of steps) reply.reject(reason)
+      this.#fail(steps, asBackendError(error))
       return
     }
-    steps.forEach((step, index) => {
-      const refused = refusalIn(replies[index], this.#queueOf)
-      if (refused) step.reply.reject(refused)
-      else step.reply.resolve(step.decode(replies[index] as never))
-    })
+    for (let index = 0; index < steps.length; index += 1) this.#conclude(steps[index] as PendingStep, replies[index])
+  }
+
+  #conclude({ token, reply, decode }: PendingStep, answer: unknown): void {
+    if (token !== undefined && this.#unanswered.size > 0) this.#unanswered.delete(nameOf(token))
+    const refusal = refusalIn(answer, this.#queueOf)
+    if (refusal === undefined) reply.resolve(decode(answer))
+    else reply.reject(refusal)
+  }
+
+  #fail(steps: readonly PendingStep[], error: Error): void {
+    for (const { token, askedAt, reply } of steps) {
+      if (token !== undefined && !this.#unanswered.has(nameOf(token)))
+        this.#unanswered.set(nameOf(token), { token, askedAt })
+      reply.reject(error)
+    }
+  }
+
+  #isTooOld(token: RequestToken, now: number): boolean {
+    if (this.#unanswered.size === 0) return false
+    const { askedAt = now } = this.#unanswered.get(nameOf(token)) ?? {}
+    for (const [name, { token: earlier }] of this.#unanswered) {
+      const isGivenUp = earlier.session === token.session && earlier.seq < token.floor
+      if (!isGivenUp) break
+      this.#unanswered.delete(name)
+    }
+    return now - askedAt > REPEATABLE_MS
+  }
+
+  #keysOf(steps: readonly PendingStep[]): readonly string[] {
+    const keys = new Set(this.#keys)
+    for (const { token, others } of steps) {
+      if (token !== undefined) keys.add(answersKeyOf(this.#prefix, token.session))
+      for (const other of others ?? []) for (const key of keysOf(other)) keys.add(key)
+    }
+    return [...keys]
   }
 }
 
-function* grouped(steps: readonly Step[]): Iterable<Step[]> {
-  let group: Step[] = []
-  let length = 0
+function argumentsOf(steps: readonly PendingStep[]): Argument[] {
+  const args: Argument[] = [steps.length]
+  for (const { verb, token, args: own } of steps) {
+    args.push(verb, token?.session ?? '', token?.seq ?? 0, token?.floor ?? 0, own.length)
+    for (const each of own) args.push(each)
+  }
+  return args
+}
+
+/** Cut where the script changes, and before a call would keep the server long. */
+function* grouped(steps: readonly PendingStep[]): Iterable<PendingStep[]> {
+  let group: PendingStep[] = []
+  let messages = 0
   let bytes = 0
   for (const step of steps) {
-    if (group.length > 0 && (length + step.args.length > MOST_ARGUMENTS || bytes + step.bytes > MOST_BYTES)) {
+    const [moreMessages, moreBytes] = [step.messages ?? 1, step.bytes ?? 0]
+    const fits = messages + moreMessages <= MOST_MESSAGES && bytes + moreBytes <= MOST_BYTES
+    if (group.length > 0 && !(fits && scriptOf(step.verb) === scriptOf(group[0]?.verb ?? ''))) {
       yield group
       group = []
-      length = 0
+      messages = 0
       bytes = 0
     }
     group.push(step)
-    length += step.args.length
-    bytes += step.bytes
+    messages += moreMessages
+    bytes += moreBytes
   }
   yield group
 }
 
-function sizeOf(args: readonly Argument[]): number {
-  let bytes = 0
-  for (const each of args) if (each instanceof Uint8Array) bytes += each.byteLength
-  return bytes
+function nameOf({ session, seq }: RequestToken): string {
+  return `${session}:${seq}`
+}
+
+function tooOld(token: RequestToken): TokenExpiredError {
+  return new TokenExpiredError(
+    `request ${token.seq} of session ${token.session} is older than the answers that are kept`,
+  )
 }

@@ -144,8 +144,8 @@ export class SqliteDriver implements QueueDriver {
     return this.#once(token, (tx, queue) => purgeDead(tx, queue, ids))
   }
 
-  purge(states: readonly PurgeState[], limit: number): Reply<number> {
-    return this.#step((tx, queue) => purgeStates(tx, queue, states, limit))
+  purge(states: readonly PurgeState[], limit: number, token: RequestToken): Reply<number> {
+    return this.#once(token, (tx, queue) => purgeStates(tx, queue, states, limit))
   }
 
   pause(): Reply<void> {
@@ -156,8 +156,8 @@ export class SqliteDriver implements QueueDriver {
     return this.#step((_, queue) => setPaused(queue, false))
   }
 
-  cancel(id: string): Reply<CancelReply> {
-    return this.#step((tx, queue) => cancelMessage(tx, queue, id))
+  cancel(id: string, token: RequestToken): Reply<CancelReply> {
+    return this.#once(token, (tx, queue) => cancelMessage(tx, queue, id))
   }
 
   outcome(id: string, watch: boolean): Reply<StoredOutcome> {

@@ -94,10 +94,10 @@ describe('memoryBackend', () => {
       (driver) => now(driver.deadLetters({ limit: 1 })),
       (driver) => now(driver.requeueDead([], rig.token())),
       (driver) => now(driver.purgeDead([], rig.token())),
-      (driver) => now(driver.purge(['ready'], 1)),
+      (driver) => now(driver.purge(['ready'], 1, rig.token())),
       (driver) => now(driver.pause()),
       (driver) => now(driver.resume()),
-      (driver) => now(driver.cancel('a')),
+      (driver) => now(driver.cancel('a', rig.token())),
       (driver) => now(driver.outcome('a', true)),
       (driver) => {
         let error: unknown
@@ -157,8 +157,8 @@ describe('hints', () => {
       expect(rig.outcome('a', true)).toEqual({ state: 'pending' })
       rig.outcome('unwatched')
       if (how === 'ack' || how === 'bury') for (const claim of rig.claim(2)) rig[how](claim)
-      if (how === 'cancel') now(rig.driver.cancel('a'))
-      if (how === 'purge') now(rig.driver.purge(['ready'], 10))
+      if (how === 'cancel') now(rig.driver.cancel('a', rig.token()))
+      if (how === 'purge') now(rig.driver.purge(['ready'], 10, rig.token()))
       if (how === 'drop') {
         const limits = { maxLength: 2, maxBytes: null, maxPayloadBytes: 10, whenFull: 'dropOldest' } as const
         rig.configure({ limits })

@@ -147,7 +147,7 @@ const cancel = id.map(
   (chosen): Command =>
     ({ rig, model }) => {
       const one = model.find(chosen)
-      const answer = now(rig.driver.cancel(chosen))
+      const answer = now(rig.driver.cancel(chosen, rig.token()))
       if (one === undefined) expect(answer).toBe('unknown')
       else if (one.state === 'ready' || one.state === 'delayed') expect(answer).toBe(model.cancel(one))
       else expect(answer).toBe(one.state === 'claimed' ? 'cancelling' : 'finished')
@@ -159,7 +159,7 @@ const purge = fc.constantFrom('ready' as const, 'delayed' as const, 'claimed' as
   (state): Command =>
     ({ rig, model }) => {
       const gone = model.in(state)
-      expect(now(rig.driver.purge([state], 1_000))).toBe(gone.length)
+      expect(now(rig.driver.purge([state], 1_000, rig.token()))).toBe(gone.length)
       for (const one of gone) model.purge(one)
     },
 )

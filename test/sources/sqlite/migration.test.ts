@@ -24,7 +24,7 @@ async function firstVersion(): Promise<string> {
   await client.one({ consumer: 'before' })
   await client.bury(await client.one(), 'was bad')
   await client.ack(await client.one())
-  await client.driver.cancel('taken away')
+  await client.driver.cancel('taken away', client.token())
   await client.backend.close()
   const old = connect(freshPath())
   old.pragma('journal_mode = WAL')

@@ -112,7 +112,7 @@ describe('through another backend', () => {
     await here.enqueue('a', 'b')
     const [a, b] = await here.claim(2)
     const hints = await listening(here)
-    await elsewhere.driver.cancel('a')
+    await elsewhere.driver.cancel('a', elsewhere.token())
     await until('the cancel is told', () => hints.some(({ kind }) => kind === 'cancel'))
     expect(hints).toContainEqual({ kind: 'cancel', id: 'a' })
     expect(await here.driver.outcome('b', true)).toEqual({ state: 'pending' })

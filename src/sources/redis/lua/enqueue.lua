@@ -1,49 +1,53 @@
 -- Stores a batch in its order, all or nothing; 1 for each that is stored, 0 for a duplicate.
 
+-- The most priorities among which the oldest message is looked for.
+local MOST_PRIORITIES = 512
+
 -- Which bound so much more would exceed. `leaving` is a message of the same queue that makes room in the same step.
-local function exceeded(queue, length, bytes, leaving)
-  local settings = queue.settings
+local function exceeded(queue, count, bytes, leaving)
+  local rules = queue.rules
   if leaving then
-    length, bytes = length - 1, bytes - leaving.size
+    count, bytes = count - 1, bytes - leaving.size
   end
-  if settings.maxLength then
-    local held = redis.call('ZCARD', queue.ready) + redis.call('ZCARD', queue.delayed) + redis.call('ZCARD', queue.claimed)
-    if held + length > settings.maxLength then return 'maxLength' end
+  if rules.maxLength then
+    local held = length(queue.ready) + length(queue.delayed) + length(queue.claimed)
+    if held + count > rules.maxLength then return 'maxLength' end
   end
-  if settings.maxBytes and queue.bytes + bytes > settings.maxBytes then return 'maxBytes' end
+  if rules.maxBytes and queue.bytes + bytes > rules.maxBytes then return 'maxBytes' end
 end
 
--- The message that arrived before all others, whatever its priority: the first of each place.
+-- The message that arrived before all others, whatever its priority: the first of each priority, compared.
 local function oldest_ready(queue)
+  if queue.rules.stepMs then return range(queue.oldest, 0, 0)[1] end
+  flush(queue.ready)
   local oldest
-  local function consider(found)
-    if not oldest or string.sub(found, 1, 21) < string.sub(oldest, 1, 21) then oldest = found end
+  local from = '-inf'
+  for _ = 1, MOST_PRIORITIES do
+    local found = redis.call('ZRANGEBYSCORE', queue.ready.key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if not found[1] then break end
+    if not oldest or string.sub(found[1], 1, 21) < string.sub(oldest, 1, 21) then oldest = found[1] end
+    from = '(' .. found[2]
   end
-  if not queue.settings.stepMs then
-    local from = '-inf'
-    while true do
-      local first = redis.call('ZRANGEBYSCORE', queue.ready, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-      if not first[1] then return oldest end
-      consider(first[1])
-      from = '(' .. first[2]
-    end
-  end
-  for _, found in ipairs(redis.call('ZRANGE', queue.ready, 0, 999)) do consider(found) end
   return oldest
 end
 
-local function refusal(queue, length, bytes, leaving)
-  local bound = exceeded(queue, length, bytes, leaving)
-  if length == 0 or not bound then return nil end
-  if queue.settings.whenFull ~= 'reject' then
-    bound = exceeded(queue, length - redis.call('ZCARD', queue.ready), bytes - queue.readyBytes, leaving)
-    if not bound then return nil end
-  end
-  return { '!', 'full', queue.prefix, bound, string.format('%.0f', queue.settings[bound]) }
+local function full(queue, bound)
+  return refused('full', queue.prefix, bound, queue.rules[bound])
 end
 
-local function clear(queue, length, bytes)
-  while length > 0 and exceeded(queue, length, bytes) do
+-- Why so much more is refused, though what is due be done and what may be dropped were dropped.
+local function refusal(queue, count, bytes, leaving)
+  if count == 0 or not exceeded(queue, count, bytes, leaving) then return nil end
+  maintain(queue, STEP)
+  local bound = exceeded(queue, count, bytes, leaving)
+  if not bound then return nil end
+  if queue.rules.whenFull == 'reject' then return full(queue, bound) end
+  bound = exceeded(queue, count - length(queue.ready), bytes - queue.readyBytes, leaving)
+  return bound and full(queue, bound)
+end
+
+local function clear(queue, count, bytes)
+  while count > 0 and exceeded(queue, count, bytes) do
     local oldest = oldest_ready(queue)
     if not oldest then return end
     local message = read(queue, id_of(oldest))
@@ -54,56 +58,55 @@ local function clear(queue, length, bytes)
 end
 
 -- Makes room for messages that come back, or says why there is none.
-local function make_room(queue, length, bytes)
-  local refused = refusal(queue, length, bytes)
-  if refused then return refused end
-  clear(queue, length, bytes)
+local function make_room(queue, count, bytes)
+  local refusing = refusal(queue, count, bytes)
+  if refusing then return refusing end
+  clear(queue, count, bytes)
 end
 
--- What admitting a batch will do, or why it is refused; nothing is changed yet.
+-- What admitting a batch will do, or why it is refused; nothing is stored yet.
 local function plan(queue, batch, leaving)
-  local bytes = 0
-  for _, message in ipairs(batch) do
-    if #message.payload > queue.settings.maxPayloadBytes then
-      return nil, { '!', 'limit', 'maxPayloadBytes', string.format('%.0f', queue.settings.maxPayloadBytes),
-        tostring(#message.payload) }
+  local bytes, ids = 0, {}
+  for index, message in ipairs(batch) do
+    if #message.payload > queue.rules.maxPayloadBytes then
+      return nil, refused('limit', 'maxPayloadBytes', queue.rules.maxPayloadBytes, #message.payload)
     end
-    bytes = bytes + message.size
+    bytes, ids[index] = bytes + message.size, message.id
   end
-  if not exceeded(queue, #batch, bytes, leaving) then return { length = #batch, bytes = bytes } end
-  local fresh, seen, length = {}, {}, 0
+  look_up(queue, ids)
+  if not exceeded(queue, #batch, bytes, leaving) then return { count = #batch, bytes = bytes } end
+  local fresh, seen, count = {}, {}, 0
   bytes = 0
   for index, message in ipairs(batch) do
     fresh[index] = not seen[message.id] and find(queue, message.id) == nil
     if fresh[index] then
       seen[message.id] = true
-      length, bytes = length + 1, bytes + message.size
+      count, bytes = count + 1, bytes + message.size
     end
   end
-  local refused = refusal(queue, length, bytes, leaving)
-  if refused then return nil, refused end
-  return { fresh = fresh, length = length, bytes = bytes }
+  local refusing = refusal(queue, count, bytes, leaving)
+  if refusing then return nil, refusing end
+  return { fresh = fresh, count = count, bytes = bytes }
 end
 
 local function add(queue, source)
-  local known = read(queue, source.id)
-  if known then
-    if not outlived(queue, known) then return false end
-    redis.call('ZREM', queue.ended, known.id)
+  local held = read(queue, source.id)
+  if held then
+    if not outlived(queue, held) then return false end
+    take_out(queue.ended, held.id)
   end
   queue.enqueued = queue.enqueued + 1
   queue.bytes = queue.bytes + source.size
-  redis.call('HSET', queue.payloads, source.id, source.payload)
+  put_payload(queue, source.id, source.payload)
   local message = { id = source.id, priority = source.priority, size = source.size, enqueuedAt = now, ttl = source.ttl,
     bury = source.bury, expiresAt = source.ttl and instant(now + source.ttl) or NEVER, attempt = 1, deliveries = 0,
     fence = 0, key = source.key, headers = source.headers }
   if source.delay > 0 then delay(queue, message, source.delay) else arrive(queue, message) end
-  if message.expiresAt ~= NEVER then expect(queue, message.expiresAt) end
   return true
 end
 
 local function admit(queue, batch, planned)
-  clear(queue, planned.length, planned.bytes)
+  clear(queue, planned.count, planned.bytes)
   local statuses = {}
   for index, message in ipairs(batch) do
     local wanted = not planned.fresh or planned.fresh[index]
@@ -129,7 +132,7 @@ end
 
 verbs.enqueue = function(queue, take)
   local batch = take_batch(take)
-  local planned, refused = plan(queue, batch)
-  if refused then return refused end
+  local planned, refusing = plan(queue, batch)
+  if refusing then return refusing end
   return admit(queue, batch, planned)
 end

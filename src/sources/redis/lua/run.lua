@@ -1,55 +1,105 @@
 -- Carries out the steps of one turn, in order. A step that was carried out before gets its first answer.
 
+-- How long answers are kept at least after their caller was last heard of.
+local KEPT_MS = 3600000
+
 local cursor = 0
 local function take()
   cursor = cursor + 1
   return ARGV[cursor]
 end
 
--- The answers that one caller may still ask for again. They go when it has been silent for two of the longest leases;
--- that they were given is kept, so that a repeat that comes later still is refused and not run.
-local function answers_of(session)
-  return P .. ':a:' .. session
-end
+-- The steps, and the answers that each caller may still ask for again, read at once.
+local steps, callers = {}, {}
 
-local function raise_floor(session, floor)
-  local known = tonumber(redis.call('HGET', P .. ':s', session) or floor)
-  for seq = known, floor - 1 do redis.call('HDEL', answers_of(session), string.format('%.0f', seq)) end
-  local lowest = math.max(known, floor)
-  redis.call('HSET', P .. ':s', session, string.format('%.0f', lowest))
-  return lowest
-end
-
-local function once(queue, verb, session, seq, floor, skip)
-  if seq < raise_floor(session, floor) then
-    skip()
-    return { '!', 'expired' }
+local function note_caller(step)
+  if step.session == '' then return end
+  local caller = callers[step.session]
+  if not caller then
+    caller = { key = P .. ':a:' .. step.session, raised = 0, seqs = {}, kept = {}, fresh = {} }
+    callers[step.session] = caller
   end
-  local key, field = answers_of(session), string.format('%.0f', seq)
-  local kept = redis.call('HGET', key, field)
+  caller.raised = math.max(caller.raised, step.floor)
+  caller.seqs[#caller.seqs + 1] = step.seq
+end
+
+local function read_answers(caller)
+  for from = 1, #caller.seqs, 1000 do
+    local last = math.min(#caller.seqs, from + 999)
+    local found = redis.call('HMGET', caller.key, 'floor', unpack(caller.seqs, from, last))
+    caller.floor = tonumber(found[1] or 0)
+    for index = from, last do caller.kept[caller.seqs[index]] = found[index - from + 2] end
+  end
+end
+
+local function once(queue, step)
+  local caller = callers[step.session]
+  if tonumber(step.seq) < math.max(caller.floor, step.floor) then return refused('expired') end
+  local kept = caller.kept[step.seq]
   if kept then
-    skip()
     local answer = cmsgpack.unpack(kept)
-    return recalled[verb] and recalled[verb](queue, answer) or answer
+    return recalled[step.verb] and recalled[step.verb](queue, answer) or answer
   end
-  local reply = verbs[verb](queue, take)
-  redis.call('HSET', key, field, cmsgpack.pack(remembered[verb] and remembered[verb](reply) or reply))
-  redis.call('PEXPIRE', key, string.format('%.0f', math.max(60000, 2 * queue.lease)))
+  local reply = verbs[step.verb](queue, take)
+  if type(reply) == 'table' and reply[1] == '!' then return reply end
+  local keep = reply
+  if remembered[step.verb] then keep = remembered[step.verb](reply) end
+  if keep == nil then return reply end
+  caller.kept[step.seq] = cmsgpack.pack(keep)
+  caller.fresh[#caller.fresh + 1] = step.seq
+  caller.fresh[#caller.fresh + 1] = caller.kept[step.seq]
   return reply
 end
 
-local replies = {}
-local queue, moved
-for index = 1, tonumber(take()) do
-  local verb, session, seq, floor, length = take(), take(), tonumber(take()), tonumber(take()), tonumber(take())
-  local skip = function() cursor = cursor + length end
-  if not queue then
-    queue, moved = enter(P, verb == 'sweep' and math.min(STEP, tonumber(ARGV[cursor + 1])) or STEP)
+-- Answers that nobody will ask for again go.
+local function forget_below(caller)
+  local gone = {}
+  for _, field in ipairs(redis.call('HKEYS', caller.key)) do
+    local seq = tonumber(field)
+    if seq and seq < caller.raised then gone[#gone + 1] = field end
   end
-  queue.moved, moved = moved, 0
-  if session == '' then replies[index] = verbs[verb](queue, take)
-  else replies[index] = once(queue, verb, session, seq, floor, skip) end
+  in_chunks('HDEL', caller.key, gone)
 end
-for _, each in pairs(opened) do trim(each) end
-save()
+
+local function save_answers(queue, caller)
+  if #caller.fresh == 0 then return end
+  if caller.raised > caller.floor then
+    forget_below(caller)
+    caller.fresh[#caller.fresh + 1] = 'floor'
+    caller.fresh[#caller.fresh + 1] = whole(caller.raised)
+  end
+  in_chunks('HSET', caller.key, caller.fresh)
+  redis.call('PEXPIRE', caller.key, whole(math.max(KEPT_MS, 2 * queue.lease)))
+end
+
+for index = 1, tonumber(take()) do
+  local step = { verb = take(), session = take(), seq = take(), floor = tonumber(take()), length = tonumber(take()) }
+  step.at = cursor
+  cursor = cursor + step.length
+  steps[index] = step
+  note_caller(step)
+end
+
+local queue = open(P)
+if queue.format > FORMAT then
+  local reply = refused('format', queue.format, FORMAT)
+  local replies = {}
+  for index in ipairs(steps) do replies[index] = reply end
+  return replies
+end
+for _, caller in pairs(callers) do read_answers(caller) end
+if steps[1].verb ~= 'enqueue' then
+  begin(queue, steps[1].verb == 'sweep' and tonumber(ARGV[steps[1].at + 1]) or STEP)
+end
+local replies = {}
+for index, step in ipairs(steps) do
+  cursor = step.at
+  replies[index] = step.session == '' and verbs[step.verb](queue, take) or once(queue, step)
+end
+for _, each in pairs(opened) do
+  if each.ends ~= each.loaded.ends then trim(each) end
+  tell(each)
+  save(each)
+end
+for _, caller in pairs(callers) do save_answers(queue, caller) end
 return replies

@@ -1,11 +1,25 @@
 -- Ends claims: each command alone compares the claim's token, and is one step with the messages it carries.
 
+-- A claim whose token is the live one, and when its lease ends. It was looked up before.
+local function live_claim(queue, id, token)
+  local message = read(queue, id)
+  if not message or message.state ~= CLAIMED or whole(message.fence) ~= token then return nil end
+  local at = score(queue.claimed, id)
+  if at <= now then return nil end
+  return message, at
+end
+
+local function look_up_claims(queue, ids)
+  look_up(queue, ids)
+  look_up_scores(queue.claimed, ids)
+end
+
 local function carry_over(from, message, parcels, leave)
   local plans = {}
   for index, parcel in ipairs(parcels) do
-    local to = enter(parcel.prefix)
-    local planned, refused = plan(to, parcel.batch, to == from and message or nil)
-    if refused then return refused end
+    local to = open(parcel.prefix)
+    local planned, refusing = plan(to, parcel.batch, to == from and message or nil)
+    if refusing then return refusing end
     plans[index] = { to, parcel.batch, planned }
   end
   lift(from, message)
@@ -31,7 +45,7 @@ settle.release = function(queue, message, command)
   lift(queue, message)
   if not command.delivered then message.deliveries = message.deliveries - 1
   elseif not may_return(queue, message) then return 'dead' end
-  give_back(queue, message)
+  put_back(queue, message)
   return 'ready'
 end
 
@@ -47,7 +61,7 @@ settle.requeue = function(queue, message, command)
     delay(queue, message, command.delay)
     return 'delayed'
   end
-  give_back(queue, message)
+  put_back(queue, message)
   return 'ready'
 end
 
@@ -90,32 +104,38 @@ local function settle_one(queue, command)
 end
 
 verbs.settle = function(queue, take)
-  local results = {}
-  for index = 1, tonumber(take()) do results[index] = settle_one(queue, take_command(take)) end
+  local commands, ids, results = {}, {}, {}
+  for index = 1, tonumber(take()) do
+    commands[index] = take_command(take)
+    ids[index] = commands[index].id
+  end
+  look_up_claims(queue, ids)
+  for index, command in ipairs(commands) do results[index] = settle_one(queue, command) end
   return results
+end
+
+local function renew_one(queue, renewal)
+  if renewal.lease > queue.lease then queue.lease = renewal.lease end
+  local message = live_claim(queue, renewal.id, renewal.token)
+  if not message then return { 'stale', 0 } end
+  local at = instant(now + renewal.lease)
+  expect(queue, at)
+  take_out(queue.claimed, message.id)
+  put(queue.claimed, message.id, at)
+  if renewal.progress then
+    message.progress = renewal.progress
+    write(queue, message)
+  end
+  return { message.cancel and 'cancelled' or 'renewed', at }
 end
 
 verbs.renew = function(queue, take)
-  local results = {}
+  local renewals, ids, results = {}, {}, {}
   for index = 1, tonumber(take()) do
-    local id, token, lease, progress = take(), take(), tonumber(take()), take_optional(take)
-    queue.lease = math.max(queue.lease, lease)
-    local message = live_claim(queue, id, token)
-    if message then
-      local at = instant(now + lease)
-      redis.call('ZADD', queue.claimed, at, id)
-      if progress then
-        message.progress = progress
-        write(queue, message)
-      end
-      expect(queue, at)
-      results[index] = { message.cancel and 'cancelled' or 'renewed', string.format('%.0f', at) }
-    else results[index] = { 'stale', '0' } end
+    renewals[index] = { id = take(), token = take(), lease = tonumber(take()), progress = take_optional(take) }
+    ids[index] = renewals[index].id
   end
+  look_up_claims(queue, ids)
+  for index, renewal in ipairs(renewals) do results[index] = renew_one(queue, renewal) end
   return results
-end
-
-verbs.sweep = function(queue, take)
-  take()
-  return { queue.moved, next_due(queue) }
 end

@@ -1,0 +1,74 @@
+-- Dead letters, and what is dropped by hand.
+
+local function find_dead(queue, id)
+  local message = find(queue, id)
+  return message and message.state == DEAD and message or nil
+end
+
+local function take_ids(take)
+  local ids = {}
+  for index = 1, tonumber(take()) do ids[index] = take() end
+  return ids
+end
+
+local function revive(queue, message)
+  lift(queue, message)
+  queue.bytes = queue.bytes + message.size
+  message.attempt, message.deliveries, message.cancel, message.attempts, message.reason = 1, 0, nil, nil, nil
+  message.errors, message.number, message.endedAt, message.progress = nil, nil, nil, nil
+  message.expiresAt = message.ttl and instant(now + message.ttl) or NEVER
+  arrive(queue, message)
+end
+
+verbs.requeueDead = function(queue, take)
+  local dead, order, bytes, count, answers = {}, take_ids(take), 0, 0, {}
+  look_up(queue, order)
+  for index, id in ipairs(order) do
+    local message = not dead[id] and find_dead(queue, id)
+    answers[index] = message and 1 or 0
+    if message then
+      dead[id] = message
+      bytes, count = bytes + message.size, count + 1
+    end
+  end
+  local refusing = make_room(queue, count, bytes)
+  if refusing then return refusing end
+  for index, id in ipairs(order) do if answers[index] == 1 then revive(queue, dead[id]) end end
+  return answers
+end
+
+local function purge(queue, message)
+  lift(queue, message)
+  queue.purged = queue.purged + 1
+  forget(queue, message)
+end
+
+verbs.purgeDead = function(queue, take)
+  local answers, ids = {}, take_ids(take)
+  look_up(queue, ids)
+  for index, id in ipairs(ids) do
+    local message = find_dead(queue, id)
+    if message then purge(queue, message) end
+    answers[index] = message and 1 or 0
+  end
+  return answers
+end
+
+local function purge_some(queue, state, limit)
+  local entries, ids = range(queue[state], 0, limit - 1), {}
+  for index, found in ipairs(entries) do ids[index] = state == 'ready' and id_of(found) or found end
+  look_up(queue, ids)
+  for index, id in ipairs(ids) do
+    local message = read(queue, id)
+    if message then purge(queue, message) else strike_out(queue, queue[state], entries[index]) end
+  end
+  return #ids
+end
+
+verbs.purge = function(queue, take)
+  local limit, purged = tonumber(take()), 0
+  for _, state in ipairs(take_ids(take)) do
+    if purged < limit then purged = purged + purge_some(queue, state, limit - purged) end
+  end
+  return purged
+end

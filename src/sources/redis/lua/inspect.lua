@@ -1,0 +1,154 @@
+-- Settings, listings, outcomes: what is asked now and then.
+
+local function given(value, default)
+  if value == nil or value == cjson.null then return default end
+  return value
+end
+
+local function rules_of(named)
+  local limits, retention, ageing = given(named.limits, {}), given(named.retention, {}), given(named.ageing, {})
+  return {
+    maxDeliveries = given(named.maxDeliveries, DEFAULT_RULES.maxDeliveries),
+    stepMs = given(ageing.stepMs, false), cap = given(ageing.cap, false),
+    maxLength = given(limits.maxLength, false), maxBytes = given(limits.maxBytes, false),
+    maxPayloadBytes = given(limits.maxPayloadBytes, DEFAULT_RULES.maxPayloadBytes),
+    whenFull = given(limits.whenFull, DEFAULT_RULES.whenFull),
+    outcomesMs = given(retention.outcomesMs, DEFAULT_RULES.outcomesMs),
+    maxOutcomes = given(retention.maxOutcomes, DEFAULT_RULES.maxOutcomes),
+  }
+end
+
+local function named_settings(queue)
+  local stored = redis.call('HGET', queue.key, 'settings')
+  return stored and cjson.decode(stored) or {}
+end
+
+local function store_settings(queue, named)
+  queue.rules = rules_of(named)
+  redis.call('HSET', queue.key, 'settings', cjson.encode(named), 'rules', cmsgpack.pack(queue.rules))
+end
+
+-- Places are reckoned anew, a step here and the rest in calls that follow.
+local function begin_ranking(queue)
+  if not queue.rules.stepMs then redis.call('UNLINK', queue.oldest.key) end
+  queue.ranking = 1
+  rank(queue)
+end
+
+verbs.settings = function(queue, take)
+  local named, proposed, changed = named_settings(queue), cjson.decode(take()), {}
+  for name, value in pairs(proposed) do
+    if named[name] == nil then
+      named[name] = value
+      changed[name] = true
+    end
+  end
+  if next(changed) then store_settings(queue, named) end
+  if changed.ageing then begin_ranking(queue) end
+  return cjson.encode(named)
+end
+
+verbs.configure = function(queue, take)
+  local named, changes = named_settings(queue), cjson.decode(take())
+  for name, value in pairs(changes) do named[name] = value end
+  store_settings(queue, named)
+  if changes.ageing ~= nil then begin_ranking(queue) end
+  queue.roused = true
+  return cjson.encode(named)
+end
+
+verbs.rank = function(queue)
+  if queue.ranking > 0 then rank(queue) end
+  return queue.ranking
+end
+
+local function oldest_age(queue)
+  local oldest = oldest_ready(queue)
+  return oldest and math.max(0, now - tonumber(string.sub(oldest, 1, 11), 16)) or 0
+end
+
+verbs.stats = function(queue)
+  return { length(queue.ready), length(queue.delayed), length(queue.claimed), length(queue.dead), oldest_age(queue),
+    queue.paused, queue.enqueued, queue.acked, queue.forwarded, queue.purged, queue.expired, queue.cancelled,
+    queue.dropped }
+end
+
+verbs.pause = function(queue)
+  queue.paused = 1
+  return 1
+end
+
+verbs.resume = function(queue)
+  queue.paused, queue.roused = 0, true
+  return 1
+end
+
+verbs.cancel = function(queue, take)
+  local message = find(queue, take())
+  if not message then return 'unknown' end
+  if message.state == READY or message.state == DELAYED then
+    lift(queue, message)
+    end_cancelled(queue, message)
+    return 'cancelled'
+  end
+  if message.state ~= CLAIMED then return 'finished' end
+  message.cancel = true
+  write(queue, message)
+  hint(queue, 'cancel:' .. message.id)
+  return 'cancelling'
+end
+
+verbs.outcome = function(queue, take)
+  local message, watch = find(queue, take()), take() == '1'
+  if not message then return { 'unknown' } end
+  if message.state == DONE then return message.result and { 'done', message.result } or { 'done' } end
+  if message.state == DEAD or message.state == ELSEWHERE then return { 'dead', message.reason or '' } end
+  if message.state == CANCELLED then return { 'cancelled' } end
+  if message.state == EXPIRED then return { 'expired' } end
+  if watch and not message.watched then
+    message.watched = true
+    write(queue, message)
+  end
+  return { 'pending' }
+end
+
+-- The rank after an entry, be it there still or not.
+local function rank_after(set, after)
+  if after == '' then return 0 end
+  local score, found = string.match(after, '^([^:]*):(.*)$')
+  local added = redis.call('ZADD', set.key, 'NX', score, found)
+  local at = redis.call('ZRANK', set.key, found)
+  if added == 0 then return at + 1 end
+  redis.call('ZREM', set.key, found)
+  return at
+end
+
+-- Entries and their scores, and where the next page begins or ''.
+local function page(set, after, limit)
+  flush(set)
+  local from = rank_after(set, after)
+  local found = redis.call('ZRANGE', set.key, from, from + limit, 'WITHSCORES')
+  if #found <= 2 * limit then return found, '' end
+  found[2 * limit + 1], found[2 * limit + 2] = nil, nil
+  return found, found[2 * limit] .. ':' .. found[2 * limit - 1]
+end
+
+local function shown(message, bytes, at)
+  local errors = message.errors and cjson.encode(message.errors) or '[]'
+  return { message.id, bytes, message.attempt, message.deliveries, message.priority, message.key or '',
+    message.headers or '', message.enqueuedAt, at, message.consumer or '', message.progress or '', message.reason or '',
+    message.attempts or 0, message.endedAt or 0, errors }
+end
+
+verbs.list = function(queue, take)
+  local state, after, limit = take(), take(), tonumber(take())
+  local found, following = page(queue[state], after, limit)
+  local ids, items = {}, {}
+  for index = 1, #found, 2 do ids[#ids + 1] = state == 'ready' and id_of(found[index]) or found[index] end
+  look_up(queue, ids)
+  for index, bytes in ipairs(payloads_of(queue, ids)) do
+    local message, at = read(queue, ids[index]), state == 'ready' and 0 or tonumber(found[2 * index])
+    if message then items[#items + 1] = shown(message, bytes or '', at) end
+  end
+  return { items, following }
+end

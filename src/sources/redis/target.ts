@@ -1,0 +1,133 @@
+/**
+ * How the server is reached: what a caller gave, turned into clients of our own.
+ */
+import { Redis } from 'ioredis'
+import { InvalidOptionError } from '../../errors.js'
+import type { RedisClient } from './client.js'
+
+/** A client of ioredis, which is copied and left alone, or the options of one, or a URL. */
+export type RedisTarget = RedisClient | Readonly<Record<string, unknown>> | string
+
+/** Makes clients. None connects before it is asked to, but those of a cluster. */
+export interface Target {
+  readonly isCluster: boolean
+  readonly keyPrefix: string
+  commands(): RedisClient
+  /** A client that does not come back by itself. `commands` is one that knows the cluster. */
+  subscriber(commands: RedisClient | undefined): RedisClient
+}
+
+/** An attempt to connect is given up after this long, where the caller's options say nothing else. */
+const CONNECT_MS = 5_000
+const LONGEST_BACKOFF_MS = 2_000
+
+/**
+ * What must be so for nothing to be lost, whatever the caller's options say. Requests are repeated by their tokens, so
+ * the client must not do so by itself, nor keep commands to send them when nobody waits for them any more. A name
+ * is prefixed by us, since the client would leave channels out.
+ */
+const OWN = {
+  keyPrefix: '',
+  lazyConnect: false,
+  enableOfflineQueue: false,
+  maxRetriesPerRequest: 0,
+  enableAutoPipelining: false,
+  readOnly: false,
+  commandTimeout: undefined,
+  socketTimeout: undefined,
+  // How long a connection that is cut may take to say goodbye.
+  disconnectTimeout: 200,
+  // A master that has become a replica says so; the new one is looked for.
+  reconnectOnError: (error: Error) => (error.message.includes('READONLY') ? 1 : false),
+}
+
+const SUBSCRIBING = { ...OWN, autoResubscribe: false, retryStrategy: () => null }
+
+/** Checks what a caller gave, and says nothing of what it holds: it may hold a password. */
+export function targetOf(given: RedisTarget): Target {
+  if (isClient(given)) return typeof given.nodes === 'function' ? clusterTarget(given) : clientTarget(given)
+  if (typeof given === 'string') return madeTarget(optionsOfUrl(given), given)
+  if (typeof given === 'object' && given !== null && !Array.isArray(given)) return madeTarget(given)
+  throw new InvalidOptionError('target', given, 'a client of ioredis, its options or a URL')
+}
+
+function isClient(value: unknown): value is RedisClient {
+  const candidate = value as Partial<RedisClient> | null | undefined
+  return typeof candidate?.callBuffer === 'function' && typeof candidate.duplicate === 'function'
+}
+
+/** `redis:`, or `rediss:` for TLS. */
+function optionsOfUrl(text: string): Readonly<Record<string, unknown>> {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol)) {
+    throw new InvalidOptionError('target', withoutPassword(text), 'a URL that begins with redis:// or rediss://')
+  }
+  return { keyPrefix: url.searchParams.get('keyPrefix') ?? '' }
+}
+
+function withoutPassword(url: string): string {
+  return url.replace(/\/\/[^@/]*@/, '//***@')
+}
+
+function madeTarget(options: Readonly<Record<string, unknown>>, url?: string): Target {
+  const make = (own: Record<string, unknown>) => {
+    const all = { connectTimeout: CONNECT_MS, ...(url === undefined && options), ...own }
+    return (url === undefined ? new Redis(all) : new Redis(url, all)) as unknown as RedisClient
+  }
+  return {
+    isCluster: false,
+    keyPrefix: prefixIn(options),
+    commands: () => make({ ...OWN, retryStrategy: retrying(options) }),
+    subscriber: () => make(SUBSCRIBING),
+  }
+}
+
+function clientTarget(given: RedisClient): Target {
+  const duplicate = (own: Record<string, unknown>) => given.duplicate(own as never)
+  return {
+    isCluster: false,
+    keyPrefix: prefixIn(given.options),
+    commands: () => duplicate({ ...OWN, retryStrategy: retrying(given.options) }),
+    subscriber: () => duplicate(SUBSCRIBING),
+  }
+}
+
+function clusterTarget(given: RedisClient): Target {
+  const { retryStrategy: _, ...ofNodes } = OWN as Record<string, unknown>
+  const redisOptions = { ...(given.options['redisOptions'] as Record<string, unknown> | undefined), ...ofNodes }
+  const own = {
+    keyPrefix: '',
+    lazyConnect: false,
+    enableOfflineQueue: false,
+    enableAutoPipelining: false,
+    redisOptions,
+  }
+  return {
+    isCluster: true,
+    keyPrefix: prefixIn(given.options),
+    commands: () => given.duplicate([] as never, { ...own, clusterRetryStrategy: backoff } as never),
+    subscriber(commands) {
+      const nodes = commands?.nodes?.() ?? []
+      const node = nodes[Math.floor(Math.random() * nodes.length)]
+      return (node as RedisClient).duplicate(SUBSCRIBING as never)
+    },
+  }
+}
+
+function prefixIn({ keyPrefix }: Readonly<Record<string, unknown>>): string {
+  return typeof keyPrefix === 'string' ? keyPrefix : ''
+}
+
+/** The caller's own strategy, except that it may not end: sources wait until the server is back, or until cancelled. */
+function retrying({ retryStrategy }: Readonly<Record<string, unknown>>): (times: number) => number {
+  return (times) => {
+    const wanted =
+      typeof retryStrategy === 'function' ? (retryStrategy as (times: number) => unknown)(times) : undefined
+    return typeof wanted === 'number' ? wanted : backoff(times)
+  }
+}
+
+/** From 50 ms, up to 2 s. */
+export function backoff(times: number): number {
+  return Math.min(times * 50, LONGEST_BACKOFF_MS)
+}

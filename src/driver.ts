@@ -240,7 +240,7 @@ export type Hint =
   | { readonly kind: 'outcome'; readonly id: string }
   /** The store cannot be reached. The stream of hints goes on. */
   | { readonly kind: 'down'; readonly error: Error }
-  /** The store can be reached again, and hints may have been missed meanwhile. */
+  /** Hints come from now on, or come again: what happened before was not hinted at. */
   | { readonly kind: 'up' }
 
 export interface SweepReply {

@@ -29,6 +29,8 @@ export class ClaimCall {
   private graceMs: number | undefined
   /** Aborts when nobody wants an answer any more; one for all claims, since the first that is unwanted is the last. */
   private readonly unwanted = new AbortController()
+  /** What was hinted to be cancelled while the answer was on its way: a hint can overtake it. */
+  private cancelled: Set<string> | undefined
   private asked = 0
   private sentAt = 0
 
@@ -57,6 +59,12 @@ export class ClaimCall {
     this.request.limit(Math.min(Math.max(0, lapsesInMs), graceMs + SETTLE_BOUND_MS))
   }
 
+  onCancelHint(id: string): void {
+    if (!this.pending) return
+    this.cancelled ??= new Set()
+    this.cancelled.add(id)
+  }
+
   private readonly claim = (token: RequestToken) => this.hub.driver.claim(this.claimOf(token, this.asked))
 
   private readonly goesOn = (request: Request<ClaimReply>): void => {
@@ -66,9 +74,9 @@ export class ClaimCall {
   }
 
   private readonly granted = (reply: ClaimReply): void => {
-    const { asked, sentAt } = this
+    const { asked, sentAt, cancelled } = this
     this.end()
-    this.listener.onGranted(reply, asked, sentAt)
+    this.listener.onGranted(cancelled === undefined ? reply : withCancels(reply, cancelled), asked, sentAt)
   }
 
   private readonly failed = (error: unknown): void => {
@@ -80,6 +88,7 @@ export class ClaimCall {
   private end(): void {
     this.pending = false
     this.request = undefined
+    this.cancelled = undefined
   }
 
   private claimOf(token: RequestToken, max: number): ClaimRequest {
@@ -97,4 +106,9 @@ export class ClaimCall {
       ...(partition !== undefined && { partition }),
     }
   }
+}
+
+function withCancels(reply: ClaimReply, cancelled: ReadonlySet<string>): ClaimReply {
+  const claims = reply.claims.map((claim) => (cancelled.has(claim.id) ? { ...claim, cancelRequested: true } : claim))
+  return { ...reply, claims }
 }

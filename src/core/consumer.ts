@@ -204,6 +204,7 @@ export class Consumer<T> implements ClaimOwner, IntakeOwner<T>, Stoppable, Membe
 
   onHint(hint: Hint): void {
     if (hint.kind !== 'cancel') return
+    this.intake.onCancelHint(hint.id)
     this.leases.check([...this.held].filter(({ claim }) => claim.id === hint.id))
   }
 
@@ -211,6 +212,11 @@ export class Consumer<T> implements ClaimOwner, IntakeOwner<T>, Stoppable, Membe
     if (this.down) return
     this.down = true
     this.emit({ type: 'reconnecting', error })
+  }
+
+  /** Hints were missed: one of them may have been of a cancel. */
+  onHintsMissed(): void {
+    this.leases.check([...this.held])
   }
 
   onUp(): void {

@@ -46,6 +46,8 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
   endedAs: SettledAs | undefined
   /** Monotonic instant until which the claim is surely ours. */
   deadline: number
+  /** By our clock: the lease has ended then at the latest. */
+  leaseUntil: number
   leaseExpiresAt: number
   /** When `maxLeaseMs` began to count: at the grant, and anew with each proof of life. */
   aliveAt: number
@@ -80,6 +82,7 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
   ) {
     this.aliveAt = sentAt
     this.deadline = sentAt + claim.leaseMs - marginMs(claim.leaseMs)
+    this.leaseUntil = owner.clock.now() + claim.leaseMs
     this.leaseExpiresAt = claim.leaseExpiresAt
   }
 
@@ -206,6 +209,7 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
   /** Confirms a renewal that was sent at `sentAt`. */
   renewed(sentAt: number, leaseMs: number, leaseExpiresAt: number): void {
     this.deadline = sentAt + leaseMs - marginMs(leaseMs)
+    this.leaseUntil = this.owner.clock.now() + leaseMs
     this.leaseExpiresAt = leaseExpiresAt
   }
 

@@ -26,6 +26,7 @@ export interface HubMember extends Waiter {
   /** Claims, if there is demand and no claim in flight. */
   pump(): void
   onHint(hint: Hint): void
+  onHintsMissed(): void
   onDown(error: unknown): void
   onUp(): void
 }
@@ -40,6 +41,8 @@ export class Hub implements RequestContext {
   /** Rises with every hint: a claim that was sent before the last one may have missed what it hinted at. */
   epoch = 0
   closed = false
+  /** How many requests have failed and go on. */
+  unanswered = 0
   /** Hints do not come, whatever the features say. */
   deaf = false
 
@@ -206,11 +209,18 @@ export class Hub implements RequestContext {
     this.due.stop()
   }
 
+  /** Hints come again. That the store can be reached is another matter: a request that goes unanswered knows better. */
+  private readAgain(): void {
+    for (const member of [...this.members]) member.onHintsMissed()
+    if (this.unanswered === 0) this.onUp()
+    else this.wake()
+  }
+
   private hinted(hint: Hint): void {
     if (hint.kind === 'ready') this.wake()
     else if (hint.kind === 'due') this.due.expect(hint.inMs)
     else if (hint.kind === 'down') this.onDown(hint.error)
-    else if (hint.kind === 'up') this.onUp()
+    else if (hint.kind === 'up') this.readAgain()
     else if (hint.kind === 'cancel') for (const member of [...this.members]) member.onHint(hint)
     for (const watcher of [...this.watchers]) watcher(hint)
   }

@@ -159,6 +159,11 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
     this.call.send(Math.min(this.wanted, LARGEST_CLAIM))
   }
 
+  /** A message was cancelled, perhaps one that was granted a moment before and is on its way here. */
+  onCancelHint(id: string): void {
+    this.call.onCancelHint(id)
+  }
+
   onGranted(reply: ClaimReply, asked: number, sentAt: number): void {
     const { owner, hub } = this
     if (this.state === 'claiming') this.state = 'idle'

@@ -67,7 +67,7 @@ export class LeaseKeeper {
   /** Renews a claim that was acked in a transaction of the caller's: where that works it was rolled back. */
   confirm(claim: HeldClaim): void {
     if (claim.state !== 'held') return
-    this.send([claim], this.options.leaseMs).then(
+    this.send([claim]).then(
       ([result]) => result?.state !== 'stale' && claim.rolledBack(),
       (error) => this.holder.emit({ type: 'error', error }),
     )
@@ -78,7 +78,7 @@ export class LeaseKeeper {
     const clock = this.holder.hub.clock
     if (claim.state !== 'held' || claim.expireIfLate()) return Eventual.resolved('stale')
     if (clock.now() + ms > claim.aliveAt + this.options.maxLeaseMs) return Eventual.resolved('capped')
-    return this.send([claim], ms).then((results) => {
+    return this.send([claim], () => ms).then((results) => {
       return results[0]?.state === 'stale' || claim.state === 'ended' ? 'stale' : 'extended'
     })
   }
@@ -119,7 +119,7 @@ export class LeaseKeeper {
   private renew(claims: readonly HeldClaim[]): void {
     if (claims.length === 0 || this.renewing) return
     this.renewing = true
-    this.send(claims, this.options.leaseMs).then(
+    this.send(claims).then(
       () => {
         this.endRenewal()
         if (this.failing) for (const claim of claims) this.holder.emit({ type: 'lease-restored', id: claim.claim.id })
@@ -139,17 +139,21 @@ export class LeaseKeeper {
     if (this.toCheck.length > 0) this.check(this.toCheck.splice(0))
   }
 
-  private send(claims: readonly HeldClaim[], leaseMs: number): Eventual<readonly RenewResult[]> {
+  private send(
+    claims: readonly HeldClaim[],
+    leaseMsOf = (held: HeldClaim) => this.leaseMsFor(held),
+  ): Eventual<readonly RenewResult[]> {
     const { hub } = this.holder
     const sentAt = hub.clock.now()
-    const renewals = claims.map(({ claim, progress }) => ({
-      id: claim.id,
-      token: claim.token,
-      leaseMs,
-      ...(progress && { progress }),
+    const renewals = claims.map((held) => ({
+      id: held.claim.id,
+      token: held.claim.token,
+      leaseMs: leaseMsOf(held),
+      ...(held.progress && { progress: held.progress }),
     }))
+    const boundMs = Math.max(...renewals.map(({ leaseMs }) => leaseMs))
     return hub
-      .request(() => hub.driver.renew(renewals), leaseMs)
+      .request(() => hub.driver.renew(renewals), boundMs)
       .then((results) => {
         claims.forEach((claim, index) => {
           const result = results[index]
@@ -157,6 +161,11 @@ export class LeaseKeeper {
         })
         return results
       })
+  }
+
+  /** What was extended for longer is not cut short. */
+  private leaseMsFor(held: HeldClaim): number {
+    return Math.max(this.options.leaseMs, held.leaseUntil - this.holder.hub.clock.now())
   }
 
   private apply(claim: HeldClaim, result: RenewResult, sentAt: number): void {

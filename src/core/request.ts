@@ -19,6 +19,8 @@ const LONGEST_BACKOFF_MS = 2_000
 export interface RequestContext {
   readonly clock: Clock
   readonly session: Session
+  /** Counted here: requests that have failed and go on. */
+  unanswered: number
   /** An attempt failed; the request goes on. */
   onDown(error: unknown): void
   /** A request that had failed before was answered. */
@@ -106,13 +108,15 @@ export class Request<T> {
   private noteFailure(error: unknown): void {
     this.lastError = error
     this.failures += 1
-    if (this.failures === 1) this.context.onDown(error)
+    if (this.failures > 1) return
+    this.context.unanswered += 1
+    this.context.onDown(error)
   }
 
   private succeed(value: T): void {
     if (!this.answer.pending) return
-    if (this.failures > 0) this.context.onUp()
     this.end()
+    if (this.failures > 0) this.context.onUp()
     this.answer.resolve(value)
   }
 
@@ -135,6 +139,7 @@ export class Request<T> {
   }
 
   private end(): void {
+    if (this.failures > 0) this.context.unanswered -= 1
     this.retry?.stop()
     this.deadline?.stop()
     this.context.session.end(this.token)

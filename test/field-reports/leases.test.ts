@@ -30,7 +30,7 @@ describe('leases while handling', () => {
   })
 
   it('B4 a drain of two leases keeps the claim, and it is acked once', async () => {
-    const { queue } = memoryQueue({ leaseMs: 60 })
+    const { queue } = memoryQueue({ leaseMs: 300 })
     await queue.enqueue('a')
     const started = gate()
     const stop = new AbortController()
@@ -38,7 +38,7 @@ describe('leases while handling', () => {
       queue.source(),
       async () => {
         started.open()
-        await new Promise((resolve) => setTimeout(resolve, 150))
+        await new Promise((resolve) => setTimeout(resolve, 700))
       },
       { signal: stop.signal, drainMs: 2_000 },
     )
@@ -49,7 +49,7 @@ describe('leases while handling', () => {
   })
 
   it('B6 a renewal that fails, or finds the message gone, is contained', async () => {
-    const { queue, backend } = memoryQueue({ leaseMs: 60 })
+    const { queue, backend } = memoryQueue({ leaseMs: 300 })
     await queue.enqueue('a')
     const source = queue.source()
     const events = eventsOf(source)
@@ -116,14 +116,14 @@ describe('leases while handling', () => {
   })
 
   it('B16 a handler of two leases that forwards has one successor', async () => {
-    const { queue, backend } = memoryQueue({ leaseMs: 60 })
+    const { queue, backend } = memoryQueue({ leaseMs: 300 })
     const next = queueOn(backend)
     await queue.enqueue('a')
     await drain(
       pipe(
         queue.source(),
         mergeMap(async (delivery) => {
-          await new Promise((resolve) => setTimeout(resolve, 130))
+          await new Promise((resolve) => setTimeout(resolve, 650))
           await delivery.forward(next, 'b')
         }, 1),
       ),

@@ -1,18 +1,7 @@
-import { conformance } from 'millrace/testing'
-import { describe, it } from 'vitest'
-import { redisBackend } from '../../src/sources/redis/index.js'
+import { Redis } from 'ioredis'
+import { startRedis } from '../support/servers/redis-server.js'
+import { redisConformance } from './redis/conformance.js'
 
-let tags = 0
-const names = new Map<unknown, string>()
-const open = (tag: string) => {
-  const backend = redisBackend('redis://127.0.0.1:7411', { hashTag: tag })
-  names.set(backend, tag)
-  return backend
-}
-conformance({
-  name: 'redis',
-  backend: () => open(`${process.pid}-${++tags}-${Date.now()}`),
-  another: (backend) => open(names.get(backend) as string),
-  describe,
-  it,
-})
+const server = await startRedis()
+
+redisConformance('redis', { target: server.url, client: new Redis(server.url), stop: () => server.stop() })

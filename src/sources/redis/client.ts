@@ -4,15 +4,15 @@
 export interface RedisClient {
   /** `'ready'` when commands are taken, `'end'` when it is closed for good, … */
   readonly status: string
-  readonly options: Readonly<Record<string, unknown>>
+  readonly options: object
   /** Sends any command; replies that are strings come as buffers. */
   callBuffer(command: string, ...args: (string | number | Uint8Array)[]): Promise<unknown>
   subscribe(...channels: string[]): Promise<unknown>
   unsubscribe(...channels: string[]): Promise<unknown>
   duplicate(...overrides: never[]): RedisClient
   disconnect(reconnect?: boolean): void
-  on(event: string, listener: (...args: never[]) => void): unknown
-  off(event: string, listener: (...args: never[]) => void): unknown
+  on(event: string, listener: (...args: unknown[]) => void): unknown
+  off(event: string, listener: (...args: unknown[]) => void): unknown
   /** That of a cluster; a client of one server has none. */
   nodes?(role?: string): RedisClient[]
 }

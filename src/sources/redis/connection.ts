@@ -82,7 +82,7 @@ export class Connection {
     if (this.#client !== undefined && this.#client.status !== 'end') return this.#client
     const client = this.#target.commands()
     // Told by the commands that fail; without a listener the client would write it to the console.
-    client.on('error', (error: unknown) => {
+    client.on('error', (error) => {
       this.#lastError = error
     })
     this.#client = client

@@ -88,9 +88,9 @@ export class Hints {
   #follow(subscriber: RedisClient): void {
     this.#subscriber = subscriber
     let failure: unknown = new Error('the connection for hints was closed')
-    subscriber.on('message', (channel: string, text: string) => this.#tell(channel, text))
+    subscriber.on('message', (channel, text) => this.#tell(String(channel), String(text)))
     subscriber.on('ready', () => this.#subscribe(subscriber, [...this.#channels.keys()]))
-    subscriber.on('error', (error: unknown) => {
+    subscriber.on('error', (error) => {
       failure = error
     })
     subscriber.on('end', () => {
@@ -111,10 +111,9 @@ export class Hints {
   }
 
   #heard(channels: readonly string[]): void {
-    const wasDown = this.#down
     this.#down = false
     this.#failures = 0
-    for (const channel of channels) this.#channels.get(channel)?.next({ kind: wasDown ? 'up' : 'ready' })
+    for (const channel of channels) this.#channels.get(channel)?.next({ kind: 'up' })
   }
 
   #feel(subscriber: RedisClient): void {

@@ -1,12 +1,12 @@
 /**
  * How the server is reached: what a caller gave, turned into clients of our own.
  */
-import { Redis } from 'ioredis'
+import { Redis, type RedisOptions } from 'ioredis'
 import { InvalidOptionError } from '../../errors.js'
 import type { RedisClient } from './client.js'
 
 /** A client of ioredis, which is copied and left alone, or the options of one, or a URL. */
-export type RedisTarget = RedisClient | Readonly<Record<string, unknown>> | string
+export type RedisTarget = RedisClient | RedisOptions | string
 
 /** Makes clients. None connects before it is asked to, but those of a cluster. */
 export interface Target {
@@ -57,7 +57,7 @@ function isClient(value: unknown): value is RedisClient {
 }
 
 /** `redis:`, or `rediss:` for TLS. */
-function optionsOfUrl(text: string): Readonly<Record<string, unknown>> {
+function optionsOfUrl(text: string): RedisOptions {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol)) {
     throw new InvalidOptionError('target', withoutPassword(text), 'a URL that begins with redis:// or rediss://')
@@ -69,8 +69,8 @@ function withoutPassword(url: string): string {
   return url.replace(/\/\/[^@/]*@/, '//***@')
 }
 
-function madeTarget(options: Readonly<Record<string, unknown>>, url?: string): Target {
-  const make = (own: Record<string, unknown>) => {
+function madeTarget(options: RedisOptions, url?: string): Target {
+  const make = (own: RedisOptions) => {
     const all = { connectTimeout: CONNECT_MS, ...(url === undefined && options), ...own }
     return (url === undefined ? new Redis(all) : new Redis(url, all)) as unknown as RedisClient
   }
@@ -93,19 +93,23 @@ function clientTarget(given: RedisClient): Target {
 }
 
 function clusterTarget(given: RedisClient): Target {
-  const { retryStrategy: _, ...ofNodes } = OWN as Record<string, unknown>
-  const redisOptions = { ...(given.options['redisOptions'] as Record<string, unknown> | undefined), ...ofNodes }
+  const { redisOptions: asked } = given.options as { readonly redisOptions?: RedisOptions }
+  const redisOptions = { ...asked, ...OWN }
   const own = {
     keyPrefix: '',
     lazyConnect: false,
     enableOfflineQueue: false,
     enableAutoPipelining: false,
+    // It fails now and then while a node is still connecting. A cluster that is not well says so to commands.
+    enableReadyCheck: false,
+    slotsRefreshTimeout: CONNECT_MS,
+    clusterRetryStrategy: backoff,
     redisOptions,
   }
   return {
     isCluster: true,
     keyPrefix: prefixIn(given.options),
-    commands: () => given.duplicate([] as never, { ...own, clusterRetryStrategy: backoff } as never),
+    commands: () => given.duplicate([] as never, own as never),
     subscriber(commands) {
       const nodes = commands?.nodes?.() ?? []
       const node = nodes[Math.floor(Math.random() * nodes.length)]
@@ -114,12 +118,12 @@ function clusterTarget(given: RedisClient): Target {
   }
 }
 
-function prefixIn({ keyPrefix }: Readonly<Record<string, unknown>>): string {
+function prefixIn({ keyPrefix }: { readonly keyPrefix?: unknown }): string {
   return typeof keyPrefix === 'string' ? keyPrefix : ''
 }
 
 /** The caller's own strategy, except that it may not end: sources wait until the server is back, or until cancelled. */
-function retrying({ retryStrategy }: Readonly<Record<string, unknown>>): (times: number) => number {
+function retrying({ retryStrategy }: { readonly retryStrategy?: unknown }): (times: number) => number {
   return (times) => {
     const wanted =
       typeof retryStrategy === 'function' ? (retryStrategy as (times: number) => unknown)(times) : undefined

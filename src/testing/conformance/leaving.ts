@@ -112,6 +112,8 @@ async function interleave(
     late = produce()
     if (random() < 0.5) await gap(random)
   }
+  // A server takes longer than a few turns: some get what they asked for.
+  if (random() < 0.2) await Promise.race([done, pass(25)])
   cancel()
   if (!late && random() < 0.3) late = produce()
   await Promise.all([early, done, late])

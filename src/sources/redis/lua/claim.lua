@@ -100,5 +100,7 @@ end
 verbs.sweep = function(queue, take)
   take()
   tidy(queue)
-  return { queue.moved, next_due(queue) }
+  local moved = queue.moved
+  queue.moved = 0
+  return { moved, next_due(queue) }
 end

@@ -112,15 +112,15 @@ verbs.outcome = function(queue, take)
   return { 'pending' }
 end
 
--- The rank after an entry, be it there still or not.
+-- The rank after an entry that was there once: that of the entry that would come right after it.
 local function rank_after(set, after)
   if after == '' then return 0 end
   local score, found = string.match(after, '^([^:]*):(.*)$')
-  local added = redis.call('ZADD', set.key, 'NX', score, found)
-  local at = redis.call('ZRANK', set.key, found)
-  if added == 0 then return at + 1 end
-  redis.call('ZREM', set.key, found)
-  return at
+  local probe = found .. '\0'
+  redis.call('ZADD', set.key, score, probe)
+  local rank = redis.call('ZRANK', set.key, probe)
+  redis.call('ZREM', set.key, probe)
+  return rank
 end
 
 -- Entries and their scores, and where the next page begins or ''.

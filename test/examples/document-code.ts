@@ -32,6 +32,7 @@ export function folderOf(programs: readonly string[]): string {
     millrace: 'index.ts',
     'millrace/memory': 'sources/memory/index.ts',
     'millrace/sqlite': 'sources/sqlite/index.ts',
+    'millrace/redis': 'sources/redis/index.ts',
     'millrace/testing': 'testing/index.ts',
   }
   const config = {

@@ -31,6 +31,7 @@ import {
   batchArguments,
   claimReply,
   commandArguments,
+  type ListedRow,
   leaseFor,
   renewalArguments,
   settingsOf,
@@ -97,8 +98,9 @@ export class RedisDriver implements QueueDriver {
     const { group, partition, token, max, leaseMs, take, consumer } = request
     const unsupported = group !== undefined ? 'groups' : partition !== undefined ? 'partitions' : undefined
     if (unsupported !== undefined) return refused(new UnsupportedError('redis', unsupported))
-    const args = [max, leaseFor(leaseMs), take ? 1 : 0, consumer]
-    return this.#ask({ verb: 'claim', args, decode: claimReply, token, messages: max })
+    const granted = leaseFor(leaseMs)
+    const decode = (reply: Parameters<typeof claimReply>[0]) => claimReply(reply, granted)
+    return this.#ask({ verb: 'claim', args: [max, granted, take ? 1 : 0, consumer], decode, token, messages: max })
   }
 
   settle(commands: readonly SettleCommand[], token: RequestToken): Reply<readonly SettleResult[]> {
@@ -208,8 +210,8 @@ export class RedisDriver implements QueueDriver {
     return others
   }
 
-  #page<T>(state: string, { after = '', limit }: Page, show: (row: unknown[]) => T): Reply<Paged<T>> {
-    const decode = ([rows, next]: [unknown[][], unknown]) => {
+  #page<T>(state: string, { after = '', limit }: Page, show: (row: ListedRow) => T): Reply<Paged<T>> {
+    const decode = ([rows, next]: [ListedRow[], unknown]) => {
       const items = rows.map(show)
       return text(next) === '' ? { items } : { items, next: text(next) }
     }

@@ -16,6 +16,7 @@ import type {
 } from '../../driver.js'
 import { DEFAULT_SETTINGS } from '../../driver.js'
 import type { Argument } from './client.js'
+import { dueAtIn, recordIn } from './record.js'
 
 /** Text comes as a buffer. */
 export const text = (value: unknown): string => String(value)
@@ -34,15 +35,30 @@ export function batchArguments(batch: readonly NewMessage[]): Argument[] {
 export function commandArguments(commands: readonly SettleCommand[], prefixOf: (queue: string) => string): Argument[] {
   const args: Argument[] = [commands.length]
   for (const command of commands) {
-    const { kind, id, token } = command
-    args.push(kind, id, token)
-    args.push(kind === 'release' && command.delivered ? 1 : 0, kind === 'requeue' && command.countAttempt ? 1 : 0)
-    args.push(kind === 'requeue' ? Math.ceil(command.delayMs) : 0)
-    args.push(...optional('reason' in command ? command.reason : undefined))
-    args.push(...optional('result' in command ? command.result : undefined))
-    args.push(...parcelArguments(command, prefixOf))
+    if (isPlainAck(command)) args.push('', command.id, command.token)
+    else args.push(...fullCommand(command, prefixOf))
   }
   return args
+}
+
+/** What nearly all are: an ack with neither a result nor messages to carry. */
+function isPlainAck(command: SettleCommand): boolean {
+  return command.kind === 'ack' && command.result === undefined && command.carry === undefined
+}
+
+function fullCommand(command: SettleCommand, prefixOf: (queue: string) => string): Argument[] {
+  const { kind, id, token } = command
+  return [
+    kind,
+    id,
+    token,
+    kind === 'release' && command.delivered ? 1 : 0,
+    kind === 'requeue' && command.countAttempt ? 1 : 0,
+    kind === 'requeue' ? Math.ceil(command.delayMs) : 0,
+    ...optional('reason' in command ? command.reason : undefined),
+    ...optional('result' in command ? command.result : undefined),
+    ...parcelArguments(command, prefixOf),
+  ]
 }
 
 function parcelArguments(command: SettleCommand, prefixOf: (queue: string) => string): Argument[] {
@@ -53,7 +69,8 @@ function parcelArguments(command: SettleCommand, prefixOf: (queue: string) => st
     if (batch) batch.push(message)
     else parcels.set(queue, [message])
   }
-  const args: Argument[] = [parcels.size]
+  if (parcels.size === 0) return [0]
+  const args: Argument[] = [1, parcels.size]
   for (const [queue, batch] of parcels) args.push(prefixOf(queue), ...batchArguments(batch))
   return args
 }
@@ -74,37 +91,20 @@ export function leaseFor(leaseMs: number): number {
   return Math.max(1, Math.ceil(leaseMs))
 }
 
-type Mutable<T> = { -readonly [K in keyof T]: T[K] }
-
-export function claimReply([claims, paused, nextDueMs]: [unknown[][], number, number]): ClaimReply {
-  const reply: Mutable<ClaimReply> = { claims: claims.map(asClaim), paused: paused === 1 }
-  if (nextDueMs >= 0) reply.nextDueMs = nextDueMs
-  return reply
+export function claimReply([paused, nextDueMs, row]: [number, number, Buffer[]], leaseMs: number): ClaimReply {
+  const reply = { claims: claimsIn(row, leaseMs), paused: paused === 1 }
+  return nextDueMs < 0 ? reply : { ...reply, nextDueMs }
 }
 
-function asClaim(row: unknown[]): Claim {
-  const [id, fence, bytes, attempt, deliveryCount, priority, key, headers, enqueuedAt, leaseMs, leaseExpiresAt] = row
-  return {
-    id: text(id),
-    token: text(fence),
-    fence: whole(fence),
-    bytes: bytes as Uint8Array,
-    attempt: whole(attempt),
-    deliveryCount: whole(deliveryCount),
-    priority: whole(priority),
-    ...keyAndHeaders(key, headers),
-    enqueuedAt: whole(enqueuedAt),
-    leaseMs: whole(leaseMs),
-    leaseExpiresAt: whole(leaseExpiresAt),
+/** An id, a record and a payload for each. */
+function claimsIn(row: readonly Buffer[], leaseMs: number): Claim[] {
+  const claims: Claim[] = []
+  for (let index = 0; index < row.length; index += 3) {
+    const { at, consumer: _, ...shown } = recordIn(row[index + 1] as Buffer)
+    const bytes = row[index + 2] as Buffer
+    claims.push({ id: text(row[index]), token: String(shown.fence), bytes, ...shown, leaseMs, leaseExpiresAt: at })
   }
-}
-
-function keyAndHeaders(key: unknown, headers: unknown): { key?: string; headers?: Record<string, string> } {
-  const [keyText, headersText] = [text(key), text(headers)]
-  return {
-    ...(keyText !== '' && { key: keyText }),
-    ...(headersText !== '' && { headers: JSON.parse(headersText) as Record<string, string> }),
-  }
+  return claims
 }
 
 /** A result that was refused carries its error. */
@@ -151,35 +151,40 @@ export function statsOf(row: unknown[]): QueueStats {
   }
 }
 
-export function storedMessage(row: unknown[], state: StoredMessage['state']): StoredMessage {
-  const [id, bytes, attempt, deliveryCount, priority, key, headers, enqueuedAt, at, consumer, progress] = row
+/** What listings send of each message. */
+export type ListedRow = [
+  id: Buffer,
+  record: Buffer,
+  bytes: Buffer,
+  progress: Buffer,
+  reason: Buffer,
+  attempts: number,
+  errors: Buffer,
+]
+
+export function storedMessage([id, record, bytes, progress]: ListedRow, state: StoredMessage['state']): StoredMessage {
+  const { fence: _, at, consumer, ...shown } = recordIn(record)
+  const isClaimed = state === 'claimed'
   return {
     id: text(id),
     state,
-    bytes: bytes as Uint8Array,
-    attempt: whole(attempt),
-    deliveryCount: whole(deliveryCount),
-    priority: whole(priority),
-    ...keyAndHeaders(key, headers),
-    enqueuedAt: whole(enqueuedAt),
-    ...(state === 'delayed' && { dueAt: whole(at) }),
-    ...(state === 'claimed' && { leaseExpiresAt: whole(at), consumer: text(consumer) }),
-    ...(state === 'claimed' && (progress as Uint8Array).byteLength > 0 && { progress: progress as Uint8Array }),
+    bytes,
+    ...shown,
+    ...(state === 'delayed' && { dueAt: dueAtIn(record) }),
+    ...(isClaimed && { leaseExpiresAt: at, consumer }),
+    ...(isClaimed && progress.byteLength > 0 && { progress }),
   }
 }
 
-export function storedDeadLetter(row: unknown[]): StoredDeadLetter {
-  const [id, bytes, , deliveryCount, priority, key, headers, enqueuedAt, , , , reason, attempts, deadAt, errors] = row
+export function storedDeadLetter([id, record, bytes, , reason, attempts, errors]: ListedRow): StoredDeadLetter {
+  const { fence: _, at, consumer: __, attempt: ___, ...shown } = recordIn(record)
   return {
     id: text(id),
-    bytes: bytes as Uint8Array,
+    bytes,
+    ...shown,
     reason: text(reason),
-    attempts: whole(attempts),
-    deliveryCount: whole(deliveryCount),
-    priority: whole(priority),
-    ...keyAndHeaders(key, headers),
-    enqueuedAt: whole(enqueuedAt),
-    deadAt: whole(deadAt),
+    attempts,
+    deadAt: at,
     errors: JSON.parse(text(errors)) as string[],
   }
 }

@@ -1,5 +1,7 @@
 -- Changes to the keys of a queue, gathered: a call reads and writes each key a few times, however many messages it moves.
 
+local save_counters, LATEST = queues.save_counters, queues.LATEST
+
 -- The most values of one command.
 local CHUNK = 2000
 
@@ -9,40 +11,32 @@ local function in_chunks(command, key, values)
   end
 end
 
+-- What leaves is written before what is placed.
+local function flush(set)
+  if set.gone then in_chunks('ZREM', set.key, set.gone) end
+  if set.placed then in_chunks('ZADD', set.key, set.placed) end
+  set.gone, set.placed = nil, nil
+end
+
 local function put(set, member, score)
-  set.changes[member] = score
-  set.changed = true
-  if set.first and score < set.first then set.first = score end
+  local placed = set.placed or {}
+  set.placed = placed
+  placed[#placed + 1] = score
+  placed[#placed + 1] = member
 end
 
 local function take_out(set, member)
-  set.changes[member] = false
-  set.changed = true
-  set.first = nil
+  if set.placed then flush(set) end
+  local gone = set.gone or {}
+  set.gone = gone
+  gone[#gone + 1] = member
 end
 
-local function flush(set)
-  if not set.changed then return end
-  local gone, placed = {}, {}
-  for member, score in pairs(set.changes) do
-    if score then
-      placed[#placed + 1] = whole(score)
-      placed[#placed + 1] = member
-    else gone[#gone + 1] = member end
-  end
-  set.changes, set.changed = {}, false
-  in_chunks('ZREM', set.key, gone)
-  in_chunks('ZADD', set.key, placed)
-end
-
--- The lowest score, or infinity.
+-- The lowest score, or one above all.
 local function first(set)
-  if not set.first then
-    flush(set)
-    local found = redis.call('ZRANGE', set.key, 0, 0, 'WITHSCORES')
-    set.first = found[2] and tonumber(found[2]) or math.huge
-  end
-  return set.first
+  flush(set)
+  local found = redis.call('ZRANGE', set.key, 0, 0, 'WITHSCORES')
+  return found[2] and tonumber(found[2]) or LATEST
 end
 
 local function length(set)
@@ -56,133 +50,131 @@ local function range(set, from, to)
   return redis.call('ZRANGE', set.key, from, to)
 end
 
-local function up_to(set, score, limit)
-  flush(set)
-  return redis.call('ZRANGEBYSCORE', set.key, '-inf', whole(score), 'LIMIT', 0, limit)
-end
-
--- Reads the scores of many members at once, for the `score` of each that follows.
-local function look_up_scores(set, members)
-  if #members == 0 then return end
-  flush(set)
-  set.scores = set.scores or {}
-  for from = 1, #members, CHUNK do
-    local last = math.min(#members, from + CHUNK - 1)
-    for index, score in ipairs(redis.call('ZMSCORE', set.key, unpack(members, from, last))) do
-      set.scores[members[from + index - 1]] = tonumber(score or NEVER)
-    end
-  end
-end
-
--- The score of a member that was looked up, as this call leaves it.
-local function score(set, member)
-  return set.changes[member] or set.scores[member]
-end
-
--- A message is an array without gaps, which packs to half of what names and values would.
-local FIELDS = {
-  'state', 'priority', 'size', 'enqueuedAt', 'ttl', 'bury', 'expiresAt', 'attempt', 'deliveries', 'fence', 'taken',
-  'cancel', 'arrivedAt', 'arrival', 'number', 'endedAt', 'attempts', 'consumer', 'key', 'headers', 'errors', 'reason',
-  'result', 'progress', 'watched',
-}
+-- A record is what moves of a message; the payload is kept apart, so that a move does not write it again. `at` is the
+-- instant that goes with the state: the end of the lease, of the delay, or when it ended. What few messages have is
+-- packed behind: ttl, errors, reason, attempts, number, progress, result.
+local LAYOUT = '>BBBHI4I4I4ddddI4dBc0I4c0I4c0'
+local TAKEN, CANCEL, WATCHED, BURY = 1, 2, 4, 8
 
 local function unpacked(id, packed)
-  local values = cmsgpack.unpack(packed)
-  local message = { id = id }
-  for index, name in ipairs(FIELDS) do
-    if values[index] then message[name] = values[index] end
-  end
-  return message
+  local state, flags, again, priority, size, attempt, deliveries, enqueuedAt, expiresAt, fence, arrivedAt, arrival, at,
+    consumer, key, headers, rest = struct.unpack(LAYOUT, packed)
+  return { id = id, state = state, flags = flags, again = again, priority = priority, size = size, attempt = attempt,
+    deliveries = deliveries, enqueuedAt = enqueuedAt, expiresAt = expiresAt, fence = fence, arrivedAt = arrivedAt,
+    arrival = arrival, at = at, consumer = consumer, key = key, headers = headers,
+    rest = rest <= #packed and string.sub(packed, rest) or '' }
 end
 
 local function pack(message)
-  local values = {}
-  for index, name in ipairs(FIELDS) do values[index] = message[name] or false end
-  return cmsgpack.pack(values)
+  local consumer, key, headers = message.consumer, message.key, message.headers
+  local packed = struct.pack(LAYOUT, message.state, message.flags, message.again, message.priority, message.size,
+    message.attempt, message.deliveries, message.enqueuedAt, message.expiresAt, message.fence, message.arrivedAt,
+    message.arrival, message.at, #consumer, consumer, #key, key, #headers, headers)
+  if message.extra then return packed .. cmsgpack.pack(message.extra) end
+  return message.rest == '' and packed or packed .. message.rest
+end
+
+-- What few messages have, to be read and changed.
+local function extra(message)
+  if not message.extra then message.extra = message.rest == '' and {} or cmsgpack.unpack(message.rest) end
+  return message.extra
+end
+
+local function has(message, flag)
+  return message.flags > 0 and bit.band(message.flags, flag) > 0
+end
+
+local function set_flag(message, flag, on)
+  message.flags = on and bit.bor(message.flags, flag) or bit.band(message.flags, bit.bnot(flag))
 end
 
 -- Reads many messages at once, for the `read` of each that follows.
 local function look_up(queue, ids)
-  local known, wanted = queue.messages.known, {}
-  for _, id in ipairs(ids) do if known[id] == nil then wanted[#wanted + 1] = id end end
-  for from = 1, #wanted, CHUNK do
-    local last = math.min(#wanted, from + CHUNK - 1)
-    local found = redis.call('HMGET', queue.messages.key, unpack(wanted, from, last))
-    for index = from, last do
-      local id, packed = wanted[index], found[index - from + 1]
-      known[id] = packed and unpacked(id, packed) or false
+  local known = queue.known
+  for from = 1, #ids, CHUNK do
+    local last = math.min(#ids, from + CHUNK - 1)
+    for index, packed in ipairs(redis.call('HMGET', queue.messages, unpack(ids, from, last))) do
+      local id = ids[from + index - 1]
+      if known[id] == nil then known[id] = packed and unpacked(id, packed) end
     end
   end
 end
 
 local function read(queue, id)
-  if queue.messages.known[id] == nil then look_up(queue, { id }) end
-  return queue.messages.known[id] or nil
+  if queue.known[id] == nil then look_up(queue, { id }) end
+  return queue.known[id] or nil
 end
 
 local function write(queue, message)
-  queue.messages.known[message.id] = message
-  queue.messages.changed[message.id] = true
-end
-
--- The payload is kept apart, so that moves do not write it again.
-local function put_payload(queue, id, bytes)
-  queue.payloads.changes[id] = bytes
+  if message.changed then return end
+  message.changed = true
+  queue.known[message.id] = message
+  queue.changed[#queue.changed + 1] = message
 end
 
 local function drop_payload(queue, id)
-  queue.payloads.changes[id] = false
+  queue.oldPayloads[#queue.oldPayloads + 1] = id
 end
 
-local function remove(queue, id)
-  queue.messages.known[id] = false
-  queue.messages.changed[id] = true
-  drop_payload(queue, id)
-end
-
-local function save_fields(key, changes)
-  local gone, set = {}, {}
-  for field, value in pairs(changes) do
-    if value then
-      set[#set + 1] = field
-      set[#set + 1] = value
-    else gone[#gone + 1] = field end
-  end
-  in_chunks('HSET', key, set)
-  in_chunks('HDEL', key, gone)
+local function remove(queue, message)
+  message.removed = true
+  write(queue, message)
+  queue.known[message.id] = false
 end
 
 local function save_payloads(queue)
-  save_fields(queue.payloads.key, queue.payloads.changes)
-  queue.payloads.changes = {}
+  if queue.newPayloads[1] then in_chunks('HSET', queue.payloads, queue.newPayloads) end
+  if queue.oldPayloads[1] then in_chunks('HDEL', queue.payloads, queue.oldPayloads) end
+  queue.newPayloads, queue.oldPayloads = {}, {}
+end
+
+local function put_payload(queue, id, bytes)
+  if queue.oldPayloads[1] then save_payloads(queue) end
+  queue.newPayloads[#queue.newPayloads + 1] = id
+  queue.newPayloads[#queue.newPayloads + 1] = bytes
 end
 
 -- The payloads of these messages, false for one that is not there.
 local function payloads_of(queue, ids)
-  if #ids == 0 then return {} end
   save_payloads(queue)
+  if #ids <= CHUNK then return #ids > 0 and redis.call('HMGET', queue.payloads, unpack(ids)) or {} end
   local found = {}
   for from = 1, #ids, CHUNK do
-    local some = redis.call('HMGET', queue.payloads.key, unpack(ids, from, math.min(#ids, from + CHUNK - 1)))
+    local some = redis.call('HMGET', queue.payloads, unpack(ids, from, math.min(#ids, from + CHUNK - 1)))
     for _, bytes in ipairs(some) do found[#found + 1] = bytes end
   end
   return found
 end
 
 local function save_messages(queue)
-  local packed = {}
-  for id in pairs(queue.messages.changed) do
-    local message = queue.messages.known[id]
-    packed[id] = message and pack(message)
+  local set, gone, known = {}, {}, queue.known
+  for _, message in ipairs(queue.changed) do
+    if not message.removed then
+      set[#set + 1] = message.id
+      set[#set + 1] = pack(message)
+    elseif not known[message.id] then gone[#gone + 1] = message.id end
   end
-  save_fields(queue.messages.key, packed)
+  in_chunks('HSET', queue.messages, set)
+  in_chunks('HDEL', queue.messages, gone)
 end
 
 -- Payloads first: where memory has run out the server refuses a call at its first write, and only what adds is refused.
 local function save(queue)
   save_payloads(queue)
   save_messages(queue)
-  for name in pairs(SETS) do flush(queue[name]) end
+  flush(queue.ready)
+  flush(queue.claimed)
+  flush(queue.delayed)
+  flush(queue.expiring)
+  flush(queue.oldest)
+  flush(queue.dead)
   save_counters(queue)
-  publish(queue)
+  for _, text in ipairs(queue.hints) do redis.call('PUBLISH', queue.prefix .. ':h', text) end
 end
+
+return {
+  in_chunks = in_chunks, flush = flush, put = put, take_out = take_out, first = first, length = length,
+  range = range, unpacked = unpacked, pack = pack, extra = extra, has = has, set_flag = set_flag, look_up = look_up,
+  read = read, write = write, drop_payload = drop_payload, remove = remove, put_payload = put_payload,
+  payloads_of = payloads_of, save = save, TAKEN = TAKEN, CANCEL = CANCEL, WATCHED = WATCHED, BURY = BURY,
+}

@@ -1,105 +1,122 @@
--- Grants what is ready, at once: an id, its fence and all that a claim shows, for each.
+-- Grants what is ready, at once. A claim is told by its id, its record as it is now, and its payload.
 
-local function granted(message, bytes, lease, at)
-  return { message.id, message.fence, bytes, message.attempt, message.deliveries, message.priority, message.key or '',
-    message.headers or '', message.enqueuedAt, lease, at }
-end
+local whole, instant, NEVER, LATEST, now = queues.whole, queues.instant, queues.NEVER, queues.LATEST, queues.now
+local put, range, pack, has, set_flag, look_up, read, write, payloads_of, TAKEN =
+  changes.put, changes.range, changes.pack, changes.has, changes.set_flag, changes.look_up, changes.read,
+  changes.write, changes.payloads_of, changes.TAKEN
+local id_of, expect, leave_ready, lift, CLAIMED =
+  moves.id_of, moves.expect, moves.leave_ready, moves.lift, moves.CLAIMED
+local live_claim = settle.live_claim
+
+-- How many messages beyond those that are asked for a claim looks at, where some turn out to have expired.
+local MOST_IN_VAIN = 200
 
 local function grant(queue, message, found, request)
   leave_ready(queue, message, found)
   queue.fences = queue.fences + 1
-  message.state, message.fence, message.consumer, message.taken = CLAIMED, queue.fences, request.consumer, request.taken
+  message.state, message.fence, message.consumer, message.at = CLAIMED, queue.fences, request.consumer, request.at
+  if request.taken ~= has(message, TAKEN) then set_flag(message, TAKEN, request.taken) end
   message.deliveries = message.deliveries + 1
-  local at = instant(now + request.lease)
-  expect(queue, at)
-  put(queue.claimed, message.id, at)
+  expect(queue, request.at)
+  put(queue.claimed, message.id, request.at)
   write(queue, message)
-  return at
 end
 
--- Messages in queue order, those that are past their time or without a record done away with.
+-- Messages in queue order and their members, those that are past their time or without a record done away with.
 local function next_ready(queue, limit)
-  local members, ids, messages = range(queue.ready, 0, limit - 1), {}, {}
+  local members, ids = range(queue.ready, 0, limit - 1), {}
+  if #members == 0 then return {}, members, 0 end
   for index, found in ipairs(members) do ids[index] = id_of(found) end
   look_up(queue, ids)
+  local messages, kept = {}, {}
   for index, id in ipairs(ids) do
     local message = read(queue, id)
-    if not message then strike_out(queue, queue.ready, members[index])
-    elseif message.expiresAt ~= NEVER and message.expiresAt <= now then expire(queue, message)
-    else messages[#messages + 1] = { message, members[index] } end
+    if not message then upkeep().strike_out(queue, queue.ready, members[index])
+    elseif message.expiresAt ~= NEVER and message.expiresAt <= now then ends().expire(queue, message)
+    else
+      messages[#messages + 1] = message
+      kept[#kept + 1] = members[index]
+    end
   end
-  return messages, #members
+  return messages, kept, #members
 end
 
 local function without_payload(queue, message)
   lift(queue, message)
-  bury(queue, message, 'its payload is missing from the store', message.attempt)
+  ends().bury(queue, message, 'its payload is missing from the store', message.attempt)
+end
+
+local function tell_claim(claims, message, bytes)
+  claims[#claims + 1] = message.id
+  claims[#claims + 1] = pack(message)
+  claims[#claims + 1] = bytes
 end
 
 local function grant_ready(queue, request, claims)
-  local messages, looked = next_ready(queue, request.max - #claims)
+  local messages, members, looked = next_ready(queue, request.max - #claims / 3)
   local ids = {}
-  for index, each in ipairs(messages) do ids[index] = each[1].id end
+  for index, message in ipairs(messages) do ids[index] = message.id end
   for index, bytes in ipairs(payloads_of(queue, ids)) do
-    local message, found = messages[index][1], messages[index][2]
     if bytes then
-      local at = grant(queue, message, found, request)
-      claims[#claims + 1] = granted(message, bytes, request.lease, at)
-    else without_payload(queue, message) end
+      grant(queue, messages[index], members[index], request)
+      tell_claim(claims, messages[index], bytes)
+    else without_payload(queue, messages[index]) end
   end
   return looked
 end
 
 local function next_due(queue)
-  local at = next_at(queue)
-  return at == math.huge and -1 or math.max(0, at - now)
+  return queue.nextAt == LATEST and -1 or math.max(0, queue.nextAt - now)
 end
 
 local function claim_reply(queue, claims)
-  return { claims, queue.paused, next_due(queue) }
+  return { queue.paused, next_due(queue), claims }
 end
 
 verbs.claim = function(queue, take)
-  local request = { max = tonumber(take()), lease = tonumber(take()), taken = take() == '1' or nil, consumer = take() }
+  local request = { max = tonumber(take()), lease = tonumber(take()), taken = take() == '1', consumer = take() }
   local claims = {}
+  request.at = instant(now + request.lease)
   if request.lease > queue.lease then queue.lease = request.lease end
   if queue.paused == 0 then
-    local budget = request.max + STEP
+    local left = request.max + MOST_IN_VAIN
     repeat
       local looked = grant_ready(queue, request, claims)
-      if looked == 0 then looked = maintain(queue, STEP) end
-      budget = budget - looked
-    until #claims >= request.max or looked == 0 or budget <= 0
+      left = left - looked
+    until looked == 0 or left <= 0 or #claims >= 3 * request.max
   end
-  if #claims == 0 then tidy(queue) end
+  if #claims == 0 and queue.tidyAt <= now then upkeep().tidy(queue) end
   return claim_reply(queue, claims)
 end
 
 -- What is kept of an answer: which claims, not their payloads, which are in the store as long as the claims are. To
 -- nothing there is nothing to keep: asked again it may as well find something.
-remembered.claim = function(reply)
-  if #reply[1] == 0 then return nil end
-  local kept = {}
-  for index, claim in ipairs(reply[1]) do kept[index] = { claim[1], claim[2], claim[10] } end
+remembered.claim = function(reply, queue)
+  local claims, kept = reply[3], {}
+  if #claims == 0 then return nil end
+  for index = 1, #claims, 3 do
+    kept[#kept + 1] = claims[index]
+    kept[#kept + 1] = whole(queue.known[claims[index]].fence)
+  end
   return kept
 end
 
 -- The claims that are still live, as they were granted at first.
 recalled.claim = function(queue, kept)
   local claims, ids = {}, {}
-  for index, each in ipairs(kept) do ids[index] = each[1] end
-  look_up_claims(queue, ids)
-  for _, each in ipairs(kept) do
-    local message, at = live_claim(queue, each[1], whole(each[2]))
+  for index = 1, #kept, 2 do ids[#ids + 1] = kept[index] end
+  look_up(queue, ids)
+  for index = 1, #kept, 2 do
+    local message = live_claim(queue, kept[index], kept[index + 1])
     local bytes = message and payloads_of(queue, { message.id })[1]
-    if bytes then claims[#claims + 1] = granted(message, bytes, each[3], at) end
+    if bytes then tell_claim(claims, message, bytes) end
   end
   return claim_reply(queue, claims)
 end
 
 verbs.sweep = function(queue, take)
   take()
-  tidy(queue)
+  upkeep().tidy(queue)
   local moved = queue.moved
   queue.moved = 0
   return { moved, next_due(queue) }

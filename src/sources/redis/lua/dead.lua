@@ -1,5 +1,10 @@
 -- Dead letters, and what is dropped by hand.
 
+local instant, NEVER, now = queues.instant, queues.NEVER, queues.now
+local range, extra, set_flag, look_up, read, TAKEN, CANCEL =
+  changes.range, changes.extra, changes.set_flag, changes.look_up, changes.read, changes.TAKEN, changes.CANCEL
+local id_of, find, lift, arrive, DEAD = moves.id_of, moves.find, moves.lift, moves.arrive, moves.DEAD
+
 local function find_dead(queue, id)
   local message = find(queue, id)
   return message and message.state == DEAD and message or nil
@@ -14,9 +19,11 @@ end
 local function revive(queue, message)
   lift(queue, message)
   queue.bytes = queue.bytes + message.size
-  message.attempt, message.deliveries, message.cancel, message.attempts, message.reason = 1, 0, nil, nil, nil
-  message.errors, message.number, message.endedAt, message.progress = nil, nil, nil, nil
-  message.expiresAt = message.ttl and instant(now + message.ttl) or NEVER
+  local ttl = extra(message).ttl
+  message.attempt, message.deliveries, message.consumer, message.at = 1, 0, '', 0
+  set_flag(message, CANCEL, false)
+  set_flag(message, TAKEN, false)
+  message.expiresAt, message.rest, message.extra = ttl and instant(now + ttl) or NEVER, '', ttl and { ttl = ttl }
   arrive(queue, message)
 end
 
@@ -31,7 +38,7 @@ verbs.requeueDead = function(queue, take)
       bytes, count = bytes + message.size, count + 1
     end
   end
-  local refusing = make_room(queue, count, bytes)
+  local refusing = admission().make_room(queue, count, bytes)
   if refusing then return refusing end
   for index, id in ipairs(order) do if answers[index] == 1 then revive(queue, dead[id]) end end
   return answers
@@ -40,7 +47,7 @@ end
 local function purge(queue, message)
   lift(queue, message)
   queue.purged = queue.purged + 1
-  forget(queue, message)
+  ends().forget(queue, message)
 end
 
 verbs.purgeDead = function(queue, take)
@@ -60,7 +67,7 @@ local function purge_some(queue, state, limit)
   look_up(queue, ids)
   for index, id in ipairs(ids) do
     local message = read(queue, id)
-    if message then purge(queue, message) else strike_out(queue, queue[state], entries[index]) end
+    if message then purge(queue, message) else upkeep().strike_out(queue, queue[state], entries[index]) end
   end
   return #ids
 end

@@ -1,5 +1,13 @@
 -- Settings, listings, outcomes: what is asked now and then.
 
+local hint, now, DEFAULT_RULES = queues.hint, queues.now, queues.DEFAULT_RULES
+local flush, length, pack, extra, has, set_flag, look_up, read, write, payloads_of, CANCEL, WATCHED =
+  changes.flush, changes.length, changes.pack, changes.extra, changes.has, changes.set_flag, changes.look_up,
+  changes.read, changes.write, changes.payloads_of, changes.CANCEL, changes.WATCHED
+local id_of, find, lift, READY, DELAYED, CLAIMED, DEAD, DONE, ELSEWHERE, CANCELLED, EXPIRED =
+  moves.id_of, moves.find, moves.lift, moves.READY, moves.DELAYED, moves.CLAIMED, moves.DEAD, moves.DONE,
+  moves.ELSEWHERE, moves.CANCELLED, moves.EXPIRED
+
 local function given(value, default)
   if value == nil or value == cjson.null then return default end
   return value
@@ -32,7 +40,7 @@ end
 local function begin_ranking(queue)
   if not queue.rules.stepMs then redis.call('UNLINK', queue.oldest.key) end
   queue.ranking = 1
-  rank(queue)
+  upkeep().rank(queue)
 end
 
 verbs.settings = function(queue, take)
@@ -58,12 +66,11 @@ verbs.configure = function(queue, take)
 end
 
 verbs.rank = function(queue)
-  if queue.ranking > 0 then rank(queue) end
   return queue.ranking
 end
 
 local function oldest_age(queue)
-  local oldest = oldest_ready(queue)
+  local oldest = admission().oldest_ready(queue)
   return oldest and math.max(0, now - tonumber(string.sub(oldest, 1, 11), 16)) or 0
 end
 
@@ -88,11 +95,11 @@ verbs.cancel = function(queue, take)
   if not message then return 'unknown' end
   if message.state == READY or message.state == DELAYED then
     lift(queue, message)
-    end_cancelled(queue, message)
+    ends().cancelled(queue, message)
     return 'cancelled'
   end
   if message.state ~= CLAIMED then return 'finished' end
-  message.cancel = true
+  set_flag(message, CANCEL, true)
   write(queue, message)
   hint(queue, 'cancel:' .. message.id)
   return 'cancelling'
@@ -101,12 +108,13 @@ end
 verbs.outcome = function(queue, take)
   local message, watch = find(queue, take()), take() == '1'
   if not message then return { 'unknown' } end
-  if message.state == DONE then return message.result and { 'done', message.result } or { 'done' } end
-  if message.state == DEAD or message.state == ELSEWHERE then return { 'dead', message.reason or '' } end
+  local more = extra(message)
+  if message.state == DONE then return more.result and { 'done', more.result } or { 'done' } end
+  if message.state == DEAD or message.state == ELSEWHERE then return { 'dead', more.reason or '' } end
   if message.state == CANCELLED then return { 'cancelled' } end
   if message.state == EXPIRED then return { 'expired' } end
-  if watch and not message.watched then
-    message.watched = true
+  if watch and not has(message, WATCHED) then
+    set_flag(message, WATCHED, true)
     write(queue, message)
   end
   return { 'pending' }
@@ -133,11 +141,10 @@ local function page(set, after, limit)
   return found, found[2 * limit] .. ':' .. found[2 * limit - 1]
 end
 
-local function shown(message, bytes, at)
-  local errors = message.errors and cjson.encode(message.errors) or '[]'
-  return { message.id, bytes, message.attempt, message.deliveries, message.priority, message.key or '',
-    message.headers or '', message.enqueuedAt, at, message.consumer or '', message.progress or '', message.reason or '',
-    message.attempts or 0, message.endedAt or 0, errors }
+local function shown(message, bytes)
+  local more = extra(message)
+  return { message.id, pack(message), bytes, more.progress or '', more.reason or '', more.attempts or 0,
+    more.errors and cjson.encode(more.errors) or '[]' }
 end
 
 verbs.list = function(queue, take)
@@ -147,8 +154,8 @@ verbs.list = function(queue, take)
   for index = 1, #found, 2 do ids[#ids + 1] = state == 'ready' and id_of(found[index]) or found[index] end
   look_up(queue, ids)
   for index, bytes in ipairs(payloads_of(queue, ids)) do
-    local message, at = read(queue, ids[index]), state == 'ready' and 0 or tonumber(found[2 * index])
-    if message then items[#items + 1] = shown(message, bytes or '', at) end
+    local message = read(queue, ids[index])
+    if message then items[#items + 1] = shown(message, bytes or '') end
   end
   return { items, following }
 end

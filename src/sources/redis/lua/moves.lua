@@ -1,20 +1,24 @@
 -- The moves of a message between its states.
 
+local whole, instant, hint, NEVER, now = queues.whole, queues.instant, queues.hint, queues.NEVER, queues.now
+local in_chunks, put, take_out, first, has, read, write, drop_payload, remove, WATCHED =
+  changes.in_chunks, changes.put, changes.take_out, changes.first, changes.has, changes.read, changes.write,
+  changes.drop_payload, changes.remove, changes.WATCHED
+
 local READY, DELAYED, CLAIMED, DEAD, DONE, ELSEWHERE, CANCELLED, EXPIRED = 0, 1, 2, 3, 4, 5, 6, 7
 -- Above every place of a message for which waiting makes up for priority.
 local STRICT = 4503599627370496
-local ARRIVALS = 1099511627776
-local ENDS_PER_MS = 1024
-local ERRORS_KEPT = 10
-local DELIVERIES_PER_ATTEMPT = 3
+local ARRIVALS = 4294967296
+local TRIM_STEP = 1000
+local MOST_TOO_MANY = 50
 
 -- The time of arrival, then a number that tells those of one millisecond apart: equal places are served in this order.
 local function member(message)
-  return string.format('%011x%010x', message.arrivedAt, message.arrival) .. message.id
+  return string.format('%011x%08x', message.arrivedAt, message.arrival) .. message.id
 end
 
 local function id_of(found)
-  return string.sub(found, 22)
+  return string.sub(found, 20)
 end
 
 -- With ageing all priorities up to the cap share one scale of places; the others come after it.
@@ -26,7 +30,7 @@ local function place(queue, message)
 end
 
 local function outlived(queue, message)
-  return message.state >= DONE and message.endedAt + queue.rules.outcomesMs <= now
+  return message.state >= DONE and message.at + queue.rules.outcomesMs <= now
 end
 
 -- The message that holds an id: one that is here, is dead, or has an outcome that is retained.
@@ -36,15 +40,15 @@ local function find(queue, id)
   return message
 end
 
--- The nearest instant at which a message is due, lapses or expires.
-local function next_at(queue)
-  return math.min(first(queue.delayed), first(queue.claimed), first(queue.expiring))
+-- Something is due at this instant. Those who wait know of the nearest one so far, and are told of an earlier one.
+local function expect(queue, at)
+  if queue.nextAt > 0 and at >= queue.nextAt then return end
+  queue.nextAt, queue.sooner = at, at
 end
 
--- Those who wait know of the nearest instant as it was before this call; they are told of an earlier one.
-local function expect(queue, at)
-  queue.known = queue.known or next_at(queue)
-  if at < (queue.sooner or queue.known) then queue.sooner = at end
+-- Looks anew for what is due next.
+local function look_ahead(queue)
+  queue.nextAt = math.min(first(queue.delayed), first(queue.claimed), first(queue.expiring))
 end
 
 -- Those who wait have claimed all there was: they are told when that was nothing, and there is something now.
@@ -60,7 +64,7 @@ local function tell(queue)
 end
 
 local function leave_ready(queue, message, found)
-  if queue.wasEmpty == nil then queue.wasEmpty = false end
+  queue.wasEmpty = queue.wasEmpty or false
   take_out(queue.ready, found)
   if queue.rules.stepMs then take_out(queue.oldest, found) end
   queue.readyBytes = queue.readyBytes - message.size
@@ -69,11 +73,11 @@ end
 
 -- Takes a message off the place where it is. It must be put somewhere in the same call.
 local function lift(queue, message)
-  if message.state == READY then leave_ready(queue, message, member(message))
+  if message.state == CLAIMED then take_out(queue.claimed, message.id)
+  elseif message.state == READY then leave_ready(queue, message, member(message))
   elseif message.state == DELAYED then
     take_out(queue.delayed, message.id)
     if message.expiresAt ~= NEVER then take_out(queue.expiring, message.id) end
-  elseif message.state == CLAIMED then take_out(queue.claimed, message.id)
   elseif message.state == DEAD then take_out(queue.dead, message.id) end
 end
 
@@ -115,83 +119,49 @@ local function delay(queue, message, ms)
   write(queue, message)
 end
 
-local function tell_end(queue, message)
-  if message.watched then hint(queue, 'outcome:' .. message.id) end
-  message.watched = nil
-end
-
 -- Ends a lifted message. Its outcome is retained, and with it the id.
 local function finish(queue, message, state, result, reason)
   queue.bytes = queue.bytes - message.size
-  queue.ends = math.max(queue.ends + 1, now * ENDS_PER_MS)
-  tell_end(queue, message)
+  if has(message, WATCHED) then hint(queue, 'outcome:' .. message.id) end
   drop_payload(queue, message.id)
-  put(queue.ended, message.id, queue.ends)
-  write(queue, { id = message.id, state = state, priority = message.priority, size = message.size,
-    enqueuedAt = message.enqueuedAt, endedAt = now, attempt = message.attempt, deliveries = message.deliveries,
-    expiresAt = NEVER, fence = message.fence, result = result, reason = reason })
-end
-
-local function forget(queue, message)
-  if message.state ~= DEAD then queue.bytes = queue.bytes - message.size end
-  tell_end(queue, message)
-  remove(queue, message.id)
-end
-
-local function bury(queue, message, reason, attempts)
-  queue.bytes = queue.bytes - message.size
-  queue.deaths = queue.deaths + 1
-  tell_end(queue, message)
-  message.state, message.reason, message.attempts = DEAD, reason, attempts
-  message.number, message.endedAt, message.expiresAt = queue.deaths, now, NEVER
-  put(queue.dead, message.id, queue.deaths)
+  queue.ends[#queue.ends + 1] = message.id
+  message.state, message.at, message.flags, message.expiresAt = state, now, 0, NEVER
+  message.consumer, message.key, message.headers, message.rest, message.extra = '', '', '', '', nil
+  if result or reason then message.extra = { result = result, reason = reason } end
   write(queue, message)
 end
 
-local function note_failure(message, reason)
-  local errors = message.errors or {}
-  errors[#errors + 1] = reason
-  while #errors > ERRORS_KEPT do table.remove(errors, 1) end
-  message.errors = errors
+-- Forgets the oldest outcome, unless the same id has ended once more since.
+local function forget_outcome(queue, id)
+  local message = read(queue, id)
+  if not message then return end
+  if message.again > 0 then
+    message.again = message.again - 1
+    write(queue, message)
+  elseif message.state >= DONE then remove(queue, message) end
 end
 
--- False if a lifted message has been handed over too often, and is a dead letter now.
-local function may_return(queue, message)
-  if message.deliveries < DELIVERIES_PER_ATTEMPT * queue.rules.maxDeliveries then return true end
-  bury(queue, message, 'it was handed over ' .. message.deliveries .. ' times without being settled', message.attempt)
-  return false
-end
-
-local function fail_attempt(queue, message, reason)
-  if message.attempt >= queue.rules.maxDeliveries then
-    bury(queue, message, reason, message.attempt)
-    return false
+-- Lists what has ended, and forgets outcomes that are too many: some at a time, where one more or less is no matter. Most
+-- need no more than a look at two bytes of their records.
+local function list_ends(queue)
+  local max = queue.rules.maxOutcomes
+  in_chunks('RPUSH', queue.ended, queue.ends)
+  local excess = redis.call('LLEN', queue.ended) - max
+  if excess <= math.min(MOST_TOO_MANY, max / 100) then return end
+  local ids, gone = redis.call('LPOP', queue.ended, math.min(excess, TRIM_STEP)), {}
+  for index, packed in ipairs(redis.call('HMGET', queue.messages, unpack(ids))) do
+    local id = ids[index]
+    if queue.known[id] == nil and packed and string.byte(packed, 1) >= DONE and string.byte(packed, 3) == 0 then
+      gone[#gone + 1] = id
+    else forget_outcome(queue, id) end
   end
-  if not may_return(queue, message) then return false end
-  message.attempt = message.attempt + 1
-  return true
+  in_chunks('HDEL', queue.messages, gone)
 end
 
-local function end_cancelled(queue, message)
-  queue.cancelled = queue.cancelled + 1
-  finish(queue, message, CANCELLED)
-end
-
-local function expire(queue, message)
-  lift(queue, message)
-  if message.bury then return bury(queue, message, 'its time to live ran out', message.attempt - 1) end
-  queue.expired = queue.expired + 1
-  finish(queue, message, EXPIRED)
-end
-
-local function lapse(queue, message)
-  lift(queue, message)
-  if message.cancel then return end_cancelled(queue, message) end
-  if message.taken then
-    queue.dropped = queue.dropped + 1
-    return forget(queue, message)
-  end
-  local reason = 'the lease lapsed on attempt ' .. message.attempt .. ' of ' .. queue.rules.maxDeliveries
-  note_failure(message, reason)
-  if fail_attempt(queue, message, reason) then put_back(queue, message) end
-end
+return {
+  member = member, id_of = id_of, place = place, outlived = outlived, find = find, expect = expect,
+  look_ahead = look_ahead, tell = tell, leave_ready = leave_ready, lift = lift, put_back = put_back,
+  arrive = arrive, delay = delay, finish = finish, forget_outcome = forget_outcome, list_ends = list_ends,
+  READY = READY, DELAYED = DELAYED, CLAIMED = CLAIMED, DEAD = DEAD, DONE = DONE, ELSEWHERE = ELSEWHERE,
+  CANCELLED = CANCELLED, EXPIRED = EXPIRED, TRIM_STEP = TRIM_STEP,
+}

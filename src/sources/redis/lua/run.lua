@@ -1,7 +1,12 @@
 -- Carries out the steps of one turn, in order. A step that was carried out before gets its first answer.
 
+local refused, open, FORMAT, now, opened = queues.refused, queues.open, queues.FORMAT, queues.now, queues.opened
+local in_chunks, save = changes.in_chunks, changes.save
+local look_ahead, tell, list_ends = moves.look_ahead, moves.tell, moves.list_ends
+
 -- How long answers are kept at least after their caller was last heard of.
 local KEPT_MS = 3600000
+local FEW = 100
 
 local cursor = 0
 local function take()
@@ -26,9 +31,9 @@ end
 local function read_answers(caller)
   for from = 1, #caller.seqs, 1000 do
     local last = math.min(#caller.seqs, from + 999)
-    local found = redis.call('HMGET', caller.key, 'floor', unpack(caller.seqs, from, last))
-    caller.floor = tonumber(found[1] or 0)
-    for index = from, last do caller.kept[caller.seqs[index]] = found[index - from + 2] end
+    local found = redis.call('HMGET', caller.key, 'floor', 'until', unpack(caller.seqs, from, last))
+    caller.floor, caller.keptUntil = tonumber(found[1] or 0), tonumber(found[2] or 0)
+    for index = from, last do caller.kept[caller.seqs[index]] = found[index - from + 3] end
   end
 end
 
@@ -43,7 +48,7 @@ local function once(queue, step)
   local reply = verbs[step.verb](queue, take)
   if type(reply) == 'table' and reply[1] == '!' then return reply end
   local keep = reply
-  if remembered[step.verb] then keep = remembered[step.verb](reply) end
+  if remembered[step.verb] then keep = remembered[step.verb](reply, queue) end
   if keep == nil then return reply end
   caller.kept[step.seq] = cmsgpack.pack(keep)
   caller.fresh[#caller.fresh + 1] = step.seq
@@ -51,25 +56,48 @@ local function once(queue, step)
   return reply
 end
 
--- Answers that nobody will ask for again go.
-local function forget_below(caller)
+-- Answers that nobody will ask for again. Mostly those to the last few requests.
+local function below_floor(caller)
   local gone = {}
+  if caller.raised - caller.floor <= FEW then
+    for seq = caller.floor, caller.raised - 1 do gone[#gone + 1] = seq end
+    return gone
+  end
   for _, field in ipairs(redis.call('HKEYS', caller.key)) do
     local seq = tonumber(field)
     if seq and seq < caller.raised then gone[#gone + 1] = field end
   end
-  in_chunks('HDEL', caller.key, gone)
+  return gone
 end
 
 local function save_answers(queue, caller)
-  if #caller.fresh == 0 then return end
+  local fresh = caller.fresh
+  if not fresh[1] then return end
   if caller.raised > caller.floor then
-    forget_below(caller)
-    caller.fresh[#caller.fresh + 1] = 'floor'
-    caller.fresh[#caller.fresh + 1] = whole(caller.raised)
+    in_chunks('HDEL', caller.key, below_floor(caller))
+    fresh[#fresh + 1] = 'floor'
+    fresh[#fresh + 1] = caller.raised
   end
-  in_chunks('HSET', caller.key, caller.fresh)
-  redis.call('PEXPIRE', caller.key, whole(math.max(KEPT_MS, 2 * queue.lease)))
+  local keepMs = math.max(KEPT_MS, 2 * queue.lease)
+  local expires = caller.keptUntil < now + keepMs
+  if expires then
+    fresh[#fresh + 1] = 'until'
+    fresh[#fresh + 1] = now + 2 * keepMs
+  end
+  in_chunks('HSET', caller.key, fresh)
+  if expires then redis.call('PEXPIREAT', caller.key, now + 2 * keepMs) end
+end
+
+-- Before the steps of a turn: what is due is done. A queue whose places are reckoned anew gets on with that.
+local function begin(queue, limit)
+  -- A server that is out of memory refuses a call whose first write adds something. Settling frees memory, and leases
+  -- must be renewed; so the first write is one that removes, though there is nothing to remove.
+  redis.call('HDEL', queue.key, '')
+  queue.moved = 0
+  if queue.ranking > 0 then upkeep().rank(queue) end
+  if queue.nextAt > now then return end
+  queue.moved = upkeep().maintain(queue, math.min(upkeep().STEP, limit))
+  look_ahead(queue)
 end
 
 for index = 1, tonumber(take()) do
@@ -89,7 +117,7 @@ if queue.format > FORMAT then
 end
 for _, caller in pairs(callers) do read_answers(caller) end
 if steps[1].verb ~= 'enqueue' then
-  begin(queue, steps[1].verb == 'sweep' and tonumber(ARGV[steps[1].at + 1]) or STEP)
+  begin(queue, steps[1].verb == 'sweep' and tonumber(ARGV[steps[1].at + 1]) or math.huge)
 end
 local replies = {}
 for index, step in ipairs(steps) do
@@ -97,7 +125,7 @@ for index, step in ipairs(steps) do
   replies[index] = step.session == '' and verbs[step.verb](queue, take) or once(queue, step)
 end
 for _, each in pairs(opened) do
-  if each.ends ~= each.loaded.ends then trim(each) end
+  if each.ends[1] then list_ends(each) end
   tell(each)
   save(each)
 end

@@ -18,6 +18,8 @@ import {
 const PASSING =
   /^-?(LOADING|BUSY|READONLY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|UNBLOCKED|NOREPLICAS|MISCONF|UNKILLABLE|NOSCRIPT)\b/
 
+const REFUSAL_MARK = '!'.charCodeAt(0)
+
 /** The typed error for a command that failed: what the server refused is final, all else may be asked again. */
 export function asBackendError(error: unknown): MillraceError {
   if (error instanceof MillraceError) return error
@@ -42,9 +44,14 @@ export function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT')
 }
 
+/** Every reply passes here, and some begin with a long list: only a mark of one byte is looked at. */
+function isRefusal(mark: unknown): boolean {
+  return mark instanceof Uint8Array && mark.byteLength === 1 && mark[0] === REFUSAL_MARK
+}
+
 /** The error that a step answered with, or undefined. */
 export function refusalIn(reply: unknown, queueOf: (prefix: string) => string): MillraceError | undefined {
-  if (!Array.isArray(reply) || String(reply[0]) !== '!') return undefined
+  if (!Array.isArray(reply) || !isRefusal(reply[0])) return undefined
   const [, kind, ...rest] = reply.map(String)
   const [first = '', second = '', third = ''] = rest
   switch (kind) {

@@ -1,12 +1,5 @@
 -- Whether a queue has room for a batch, and storing it: in its order, all or nothing.
 
-local instant, refused, NEVER, now = queues.instant, queues.refused, queues.NEVER, queues.now
-local flush, length, range, extra, look_up, read, put_payload, BURY =
-  changes.flush, changes.length, changes.range, changes.extra, changes.look_up, changes.read, changes.put_payload,
-  changes.BURY
-local id_of, outlived, find, lift, arrive, delay =
-  moves.id_of, moves.outlived, moves.find, moves.lift, moves.arrive, moves.delay
-
 -- The most priorities among which the oldest message is looked for.
 local MOST_PRIORITIES = 512
 
@@ -17,7 +10,7 @@ local function exceeded(queue, count, bytes, leaving)
     count, bytes = count - 1, bytes - leaving.size
   end
   if rules.maxLength then
-    local held = length(queue.ready) + length(queue.delayed) + length(queue.claimed)
+    local held = changes.length(queue.ready) + changes.length(queue.delayed) + changes.length(queue.claimed)
     if held + count > rules.maxLength then return 'maxLength' end
   end
   if rules.maxBytes and queue.bytes + bytes > rules.maxBytes then return 'maxBytes' end
@@ -25,8 +18,8 @@ end
 
 -- The message that arrived before all others, whatever its priority: the first of each priority, compared.
 local function oldest_ready(queue)
-  if queue.rules.stepMs then return range(queue.oldest, 0, 0)[1] end
-  flush(queue.ready)
+  if queue.rules.stepMs then return changes.range(queue.oldest, 0, 0)[1] end
+  changes.flush(queue.ready)
   local oldest
   local from = '-inf'
   for _ = 1, MOST_PRIORITIES do
@@ -39,7 +32,7 @@ local function oldest_ready(queue)
 end
 
 local function full(queue, bound)
-  return refused('full', queue.prefix, bound, queue.rules[bound])
+  return queues.refused('full', queue.prefix, bound, queue.rules[bound])
 end
 
 -- Why so much more is refused, though what is due be done and what may be dropped were dropped.
@@ -49,7 +42,7 @@ local function refusal(queue, count, bytes, leaving)
   local bound = exceeded(queue, count, bytes, leaving)
   if not bound then return nil end
   if queue.rules.whenFull == 'reject' then return full(queue, bound) end
-  bound = exceeded(queue, count - length(queue.ready), bytes - queue.readyBytes, leaving)
+  bound = exceeded(queue, count - changes.length(queue.ready), bytes - queue.readyBytes, leaving)
   return bound and full(queue, bound)
 end
 
@@ -57,8 +50,8 @@ local function clear(queue, count, bytes)
   while count > 0 and exceeded(queue, count, bytes) do
     local oldest = oldest_ready(queue)
     if not oldest then return end
-    local message = read(queue, id_of(oldest))
-    lift(queue, message)
+    local message = changes.read(queue, moves.id_of(oldest))
+    moves.lift(queue, message)
     queue.dropped = queue.dropped + 1
     ends().forget(queue, message)
   end
@@ -76,16 +69,16 @@ local function plan(queue, batch, leaving)
   local bytes, ids = 0, {}
   for index, message in ipairs(batch) do
     if #message.payload > queue.rules.maxPayloadBytes then
-      return nil, refused('limit', 'maxPayloadBytes', queue.rules.maxPayloadBytes, #message.payload)
+      return nil, queues.refused('limit', 'maxPayloadBytes', queue.rules.maxPayloadBytes, #message.payload)
     end
     bytes, ids[index] = bytes + message.size, message.id
   end
-  look_up(queue, ids)
+  changes.look_up(queue, ids)
   if not exceeded(queue, #batch, bytes, leaving) then return { count = #batch, bytes = bytes } end
   local fresh, seen, count = {}, {}, 0
   bytes = 0
   for index, message in ipairs(batch) do
-    fresh[index] = not seen[message.id] and find(queue, message.id) == nil
+    fresh[index] = not seen[message.id] and moves.find(queue, message.id) == nil
     if fresh[index] then
       seen[message.id] = true
       count, bytes = count + 1, bytes + message.size
@@ -97,20 +90,20 @@ local function plan(queue, batch, leaving)
 end
 
 local function add(queue, source)
-  local held = read(queue, source.id)
+  local held = changes.read(queue, source.id)
   if held then
-    if not outlived(queue, held) then return false end
+    if not moves.outlived(queue, held) then return false end
   end
   queue.enqueued = queue.enqueued + 1
   queue.bytes = queue.bytes + source.size
-  put_payload(queue, source.id, source.payload)
+  changes.put_payload(queue, source.id, source.payload)
   -- The outcome that it takes the place of is still listed.
   local again = held and math.min(held.again + 1, 255) or 0
-  local message = { id = source.id, flags = source.bury and BURY or 0, again = again, priority = source.priority,
-    size = source.size, attempt = 1, deliveries = 0, enqueuedAt = now, fence = 0, at = 0, consumer = '',
+  local message = { id = source.id, flags = source.bury and changes.BURY or 0, again = again, priority = source.priority,
+    size = source.size, attempt = 1, deliveries = 0, enqueuedAt = queues.now, fence = 0, at = 0, consumer = '',
     key = source.key, headers = source.headers, rest = '',
-    expiresAt = source.ttl and instant(now + source.ttl) or NEVER, extra = source.ttl and { ttl = source.ttl } }
-  if source.delay > 0 then delay(queue, message, source.delay) else arrive(queue, message) end
+    expiresAt = source.ttl and queues.instant(queues.now + source.ttl) or queues.NEVER, extra = source.ttl and { ttl = source.ttl } }
+  if source.delay > 0 then moves.delay(queue, message, source.delay) else moves.arrive(queue, message) end
   return true
 end
 

@@ -1,7 +1,5 @@
 -- Changes to the keys of a queue, gathered: a call reads and writes each key a few times, however many messages it moves.
 
-local save_counters, LATEST = queues.save_counters, queues.LATEST
-
 -- The most values of one command.
 local CHUNK = 2000
 
@@ -36,7 +34,7 @@ end
 local function first(set)
   flush(set)
   local found = redis.call('ZRANGE', set.key, 0, 0, 'WITHSCORES')
-  return found[2] and tonumber(found[2]) or LATEST
+  return found[2] and tonumber(found[2]) or queues.LATEST
 end
 
 local function length(set)
@@ -168,7 +166,7 @@ local function save(queue)
   flush(queue.expiring)
   flush(queue.oldest)
   flush(queue.dead)
-  save_counters(queue)
+  queues.save_counters(queue)
   for _, text in ipairs(queue.hints) do redis.call('PUBLISH', queue.prefix .. ':h', text) end
 end
 

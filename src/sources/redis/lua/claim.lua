@@ -1,38 +1,30 @@
 -- Grants what is ready, at once. A claim is told by its id, its record as it is now, and its payload.
 
-local whole, instant, NEVER, LATEST, now = queues.whole, queues.instant, queues.NEVER, queues.LATEST, queues.now
-local put, range, pack, has, set_flag, look_up, read, write, payloads_of, TAKEN =
-  changes.put, changes.range, changes.pack, changes.has, changes.set_flag, changes.look_up, changes.read,
-  changes.write, changes.payloads_of, changes.TAKEN
-local id_of, expect, leave_ready, lift, CLAIMED =
-  moves.id_of, moves.expect, moves.leave_ready, moves.lift, moves.CLAIMED
-local live_claim = settle.live_claim
-
 -- How many messages beyond those that are asked for a claim looks at, where some turn out to have expired.
 local MOST_IN_VAIN = 200
 
 local function grant(queue, message, found, request)
-  leave_ready(queue, message, found)
+  moves.leave_ready(queue, message, found)
   queue.fences = queue.fences + 1
-  message.state, message.fence, message.consumer, message.at = CLAIMED, queue.fences, request.consumer, request.at
-  if request.taken ~= has(message, TAKEN) then set_flag(message, TAKEN, request.taken) end
+  message.state, message.fence, message.consumer, message.at = moves.CLAIMED, queue.fences, request.consumer, request.at
+  if request.taken ~= changes.has(message, changes.TAKEN) then changes.set_flag(message, changes.TAKEN, request.taken) end
   message.deliveries = message.deliveries + 1
-  expect(queue, request.at)
-  put(queue.claimed, message.id, request.at)
-  write(queue, message)
+  moves.expect(queue, request.at)
+  changes.put(queue.claimed, message.id, request.at)
+  changes.write(queue, message)
 end
 
 -- Messages in queue order and their members, those that are past their time or without a record done away with.
 local function next_ready(queue, limit)
-  local members, ids = range(queue.ready, 0, limit - 1), {}
+  local members, ids = changes.range(queue.ready, 0, limit - 1), {}
   if #members == 0 then return {}, members, 0 end
-  for index, found in ipairs(members) do ids[index] = id_of(found) end
-  look_up(queue, ids)
+  for index, found in ipairs(members) do ids[index] = moves.id_of(found) end
+  changes.look_up(queue, ids)
   local messages, kept = {}, {}
   for index, id in ipairs(ids) do
-    local message = read(queue, id)
+    local message = changes.read(queue, id)
     if not message then upkeep().strike_out(queue, queue.ready, members[index])
-    elseif message.expiresAt ~= NEVER and message.expiresAt <= now then ends().expire(queue, message)
+    elseif message.expiresAt ~= queues.NEVER and message.expiresAt <= queues.now then ends().expire(queue, message)
     else
       messages[#messages + 1] = message
       kept[#kept + 1] = members[index]
@@ -42,13 +34,13 @@ local function next_ready(queue, limit)
 end
 
 local function without_payload(queue, message)
-  lift(queue, message)
+  moves.lift(queue, message)
   ends().bury(queue, message, 'its payload is missing from the store', message.attempt)
 end
 
 local function tell_claim(claims, message, bytes)
   claims[#claims + 1] = message.id
-  claims[#claims + 1] = pack(message)
+  claims[#claims + 1] = changes.pack(message)
   claims[#claims + 1] = bytes
 end
 
@@ -56,7 +48,7 @@ local function grant_ready(queue, request, claims)
   local messages, members, looked = next_ready(queue, request.max - #claims / 3)
   local ids = {}
   for index, message in ipairs(messages) do ids[index] = message.id end
-  for index, bytes in ipairs(payloads_of(queue, ids)) do
+  for index, bytes in ipairs(changes.payloads_of(queue, ids)) do
     if bytes then
       grant(queue, messages[index], members[index], request)
       tell_claim(claims, messages[index], bytes)
@@ -66,7 +58,7 @@ local function grant_ready(queue, request, claims)
 end
 
 local function next_due(queue)
-  return queue.nextAt == LATEST and -1 or math.max(0, queue.nextAt - now)
+  return queue.nextAt == queues.LATEST and -1 or math.max(0, queue.nextAt - queues.now)
 end
 
 local function claim_reply(queue, claims)
@@ -76,7 +68,7 @@ end
 verbs.claim = function(queue, take)
   local request = { max = tonumber(take()), lease = tonumber(take()), taken = take() == '1', consumer = take() }
   local claims = {}
-  request.at = instant(now + request.lease)
+  request.at = queues.instant(queues.now + request.lease)
   if request.lease > queue.lease then queue.lease = request.lease end
   if queue.paused == 0 then
     local left = request.max + MOST_IN_VAIN
@@ -85,7 +77,7 @@ verbs.claim = function(queue, take)
       left = left - looked
     until looked == 0 or left <= 0 or #claims >= 3 * request.max
   end
-  if #claims == 0 and queue.tidyAt <= now then upkeep().tidy(queue) end
+  if #claims == 0 and queue.tidyAt <= queues.now then upkeep().tidy(queue) end
   return claim_reply(queue, claims)
 end
 
@@ -96,7 +88,7 @@ remembered.claim = function(reply, queue)
   if #claims == 0 then return nil end
   for index = 1, #claims, 3 do
     kept[#kept + 1] = claims[index]
-    kept[#kept + 1] = whole(queue.known[claims[index]].fence)
+    kept[#kept + 1] = queues.whole(queue.known[claims[index]].fence)
   end
   return kept
 end
@@ -105,10 +97,10 @@ end
 recalled.claim = function(queue, kept)
   local claims, ids = {}, {}
   for index = 1, #kept, 2 do ids[#ids + 1] = kept[index] end
-  look_up(queue, ids)
+  changes.look_up(queue, ids)
   for index = 1, #kept, 2 do
-    local message = live_claim(queue, kept[index], kept[index + 1])
-    local bytes = message and payloads_of(queue, { message.id })[1]
+    local message = settle.live_claim(queue, kept[index], kept[index + 1])
+    local bytes = message and changes.payloads_of(queue, { message.id })[1]
     if bytes then tell_claim(claims, message, bytes) end
   end
   return claim_reply(queue, claims)

@@ -1,13 +1,8 @@
 -- Dead letters, and what is dropped by hand.
 
-local instant, NEVER, now = queues.instant, queues.NEVER, queues.now
-local range, extra, set_flag, look_up, read, TAKEN, CANCEL =
-  changes.range, changes.extra, changes.set_flag, changes.look_up, changes.read, changes.TAKEN, changes.CANCEL
-local id_of, find, lift, arrive, DEAD = moves.id_of, moves.find, moves.lift, moves.arrive, moves.DEAD
-
 local function find_dead(queue, id)
-  local message = find(queue, id)
-  return message and message.state == DEAD and message or nil
+  local message = moves.find(queue, id)
+  return message and message.state == moves.DEAD and message or nil
 end
 
 local function take_ids(take)
@@ -17,19 +12,19 @@ local function take_ids(take)
 end
 
 local function revive(queue, message)
-  lift(queue, message)
+  moves.lift(queue, message)
   queue.bytes = queue.bytes + message.size
-  local ttl = extra(message).ttl
+  local ttl = changes.extra(message).ttl
   message.attempt, message.deliveries, message.consumer, message.at = 1, 0, '', 0
-  set_flag(message, CANCEL, false)
-  set_flag(message, TAKEN, false)
-  message.expiresAt, message.rest, message.extra = ttl and instant(now + ttl) or NEVER, '', ttl and { ttl = ttl }
-  arrive(queue, message)
+  changes.set_flag(message, changes.CANCEL, false)
+  changes.set_flag(message, changes.TAKEN, false)
+  message.expiresAt, message.rest, message.extra = ttl and queues.instant(queues.now + ttl) or queues.NEVER, '', ttl and { ttl = ttl }
+  moves.arrive(queue, message)
 end
 
 verbs.requeueDead = function(queue, take)
   local dead, order, bytes, count, answers = {}, take_ids(take), 0, 0, {}
-  look_up(queue, order)
+  changes.look_up(queue, order)
   for index, id in ipairs(order) do
     local message = not dead[id] and find_dead(queue, id)
     answers[index] = message and 1 or 0
@@ -45,14 +40,14 @@ verbs.requeueDead = function(queue, take)
 end
 
 local function purge(queue, message)
-  lift(queue, message)
+  moves.lift(queue, message)
   queue.purged = queue.purged + 1
   ends().forget(queue, message)
 end
 
 verbs.purgeDead = function(queue, take)
   local answers, ids = {}, take_ids(take)
-  look_up(queue, ids)
+  changes.look_up(queue, ids)
   for index, id in ipairs(ids) do
     local message = find_dead(queue, id)
     if message then purge(queue, message) end
@@ -62,11 +57,11 @@ verbs.purgeDead = function(queue, take)
 end
 
 local function purge_some(queue, state, limit)
-  local entries, ids = range(queue[state], 0, limit - 1), {}
-  for index, found in ipairs(entries) do ids[index] = state == 'ready' and id_of(found) or found end
-  look_up(queue, ids)
+  local entries, ids = changes.range(queue[state], 0, limit - 1), {}
+  for index, found in ipairs(entries) do ids[index] = state == 'ready' and moves.id_of(found) or found end
+  changes.look_up(queue, ids)
   for index, id in ipairs(ids) do
-    local message = read(queue, id)
+    local message = changes.read(queue, id)
     if message then purge(queue, message) else upkeep().strike_out(queue, queue[state], entries[index]) end
   end
   return #ids

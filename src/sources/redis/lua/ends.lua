@@ -1,38 +1,31 @@
 -- How messages end otherwise than by an ack: what few calls do.
 
-local hint, NEVER, now = queues.hint, queues.NEVER, queues.now
-local put, extra, has, set_flag, write, drop_payload, remove, TAKEN, CANCEL, WATCHED, BURY =
-  changes.put, changes.extra, changes.has, changes.set_flag, changes.write, changes.drop_payload, changes.remove,
-  changes.TAKEN, changes.CANCEL, changes.WATCHED, changes.BURY
-local lift, put_back, finish, DEAD, CANCELLED, EXPIRED =
-  moves.lift, moves.put_back, moves.finish, moves.DEAD, moves.CANCELLED, moves.EXPIRED
-
 local ERRORS_KEPT = 10
 local DELIVERIES_PER_ATTEMPT = 3
 
 local ends = {}
 
 function ends.forget(queue, message)
-  if message.state ~= DEAD then queue.bytes = queue.bytes - message.size end
-  if has(message, WATCHED) then hint(queue, 'outcome:' .. message.id) end
-  drop_payload(queue, message.id)
-  remove(queue, message)
+  if message.state ~= moves.DEAD then queue.bytes = queue.bytes - message.size end
+  if changes.has(message, changes.WATCHED) then queues.hint(queue, 'outcome:' .. message.id) end
+  changes.drop_payload(queue, message.id)
+  changes.remove(queue, message)
 end
 
 function ends.bury(queue, message, reason, attempts)
   queue.bytes = queue.bytes - message.size
   queue.deaths = queue.deaths + 1
-  if has(message, WATCHED) then hint(queue, 'outcome:' .. message.id) end
-  set_flag(message, WATCHED, false)
-  local more = extra(message)
+  if changes.has(message, changes.WATCHED) then queues.hint(queue, 'outcome:' .. message.id) end
+  changes.set_flag(message, changes.WATCHED, false)
+  local more = changes.extra(message)
   more.reason, more.attempts, more.number = reason, attempts, queue.deaths
-  message.state, message.at, message.expiresAt = DEAD, now, NEVER
-  put(queue.dead, message.id, queue.deaths)
-  write(queue, message)
+  message.state, message.at, message.expiresAt = moves.DEAD, queues.now, queues.NEVER
+  changes.put(queue.dead, message.id, queue.deaths)
+  changes.write(queue, message)
 end
 
 function ends.note_failure(message, reason)
-  local more = extra(message)
+  local more = changes.extra(message)
   local errors = more.errors or {}
   errors[#errors + 1] = reason
   while #errors > ERRORS_KEPT do table.remove(errors, 1) end
@@ -59,26 +52,26 @@ end
 
 function ends.cancelled(queue, message)
   queue.cancelled = queue.cancelled + 1
-  finish(queue, message, CANCELLED)
+  moves.finish(queue, message, moves.CANCELLED)
 end
 
 function ends.expire(queue, message)
-  lift(queue, message)
-  if has(message, BURY) then return ends.bury(queue, message, 'its time to live ran out', message.attempt - 1) end
+  moves.lift(queue, message)
+  if changes.has(message, changes.BURY) then return ends.bury(queue, message, 'its time to live ran out', message.attempt - 1) end
   queue.expired = queue.expired + 1
-  finish(queue, message, EXPIRED)
+  moves.finish(queue, message, moves.EXPIRED)
 end
 
 function ends.lapse(queue, message)
-  lift(queue, message)
-  if has(message, CANCEL) then return ends.cancelled(queue, message) end
-  if has(message, TAKEN) then
+  moves.lift(queue, message)
+  if changes.has(message, changes.CANCEL) then return ends.cancelled(queue, message) end
+  if changes.has(message, changes.TAKEN) then
     queue.dropped = queue.dropped + 1
     return ends.forget(queue, message)
   end
   local reason = 'the lease lapsed on attempt ' .. message.attempt .. ' of ' .. queue.rules.maxDeliveries
   ends.note_failure(message, reason)
-  if ends.fail_attempt(queue, message, reason) then put_back(queue, message) end
+  if ends.fail_attempt(queue, message, reason) then moves.put_back(queue, message) end
 end
 
 return ends

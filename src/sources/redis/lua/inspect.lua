@@ -1,13 +1,5 @@
 -- Settings, listings, outcomes: what is asked now and then.
 
-local hint, now, DEFAULT_RULES = queues.hint, queues.now, queues.DEFAULT_RULES
-local flush, length, pack, extra, has, set_flag, look_up, read, write, payloads_of, CANCEL, WATCHED =
-  changes.flush, changes.length, changes.pack, changes.extra, changes.has, changes.set_flag, changes.look_up,
-  changes.read, changes.write, changes.payloads_of, changes.CANCEL, changes.WATCHED
-local id_of, find, lift, READY, DELAYED, CLAIMED, DEAD, DONE, ELSEWHERE, CANCELLED, EXPIRED =
-  moves.id_of, moves.find, moves.lift, moves.READY, moves.DELAYED, moves.CLAIMED, moves.DEAD, moves.DONE,
-  moves.ELSEWHERE, moves.CANCELLED, moves.EXPIRED
-
 local function given(value, default)
   if value == nil or value == cjson.null then return default end
   return value
@@ -16,13 +8,13 @@ end
 local function rules_of(named)
   local limits, retention, ageing = given(named.limits, {}), given(named.retention, {}), given(named.ageing, {})
   return {
-    maxDeliveries = given(named.maxDeliveries, DEFAULT_RULES.maxDeliveries),
+    maxDeliveries = given(named.maxDeliveries, queues.DEFAULT_RULES.maxDeliveries),
     stepMs = given(ageing.stepMs, false), cap = given(ageing.cap, false),
     maxLength = given(limits.maxLength, false), maxBytes = given(limits.maxBytes, false),
-    maxPayloadBytes = given(limits.maxPayloadBytes, DEFAULT_RULES.maxPayloadBytes),
-    whenFull = given(limits.whenFull, DEFAULT_RULES.whenFull),
-    outcomesMs = given(retention.outcomesMs, DEFAULT_RULES.outcomesMs),
-    maxOutcomes = given(retention.maxOutcomes, DEFAULT_RULES.maxOutcomes),
+    maxPayloadBytes = given(limits.maxPayloadBytes, queues.DEFAULT_RULES.maxPayloadBytes),
+    whenFull = given(limits.whenFull, queues.DEFAULT_RULES.whenFull),
+    outcomesMs = given(retention.outcomesMs, queues.DEFAULT_RULES.outcomesMs),
+    maxOutcomes = given(retention.maxOutcomes, queues.DEFAULT_RULES.maxOutcomes),
   }
 end
 
@@ -71,11 +63,11 @@ end
 
 local function oldest_age(queue)
   local oldest = admission().oldest_ready(queue)
-  return oldest and math.max(0, now - tonumber(string.sub(oldest, 1, 11), 16)) or 0
+  return oldest and math.max(0, queues.now - tonumber(string.sub(oldest, 1, 11), 16)) or 0
 end
 
 verbs.stats = function(queue)
-  return { length(queue.ready), length(queue.delayed), length(queue.claimed), length(queue.dead), oldest_age(queue),
+  return { changes.length(queue.ready), changes.length(queue.delayed), changes.length(queue.claimed), changes.length(queue.dead), oldest_age(queue),
     queue.paused, queue.enqueued, queue.acked, queue.forwarded, queue.purged, queue.expired, queue.cancelled,
     queue.dropped }
 end
@@ -91,31 +83,31 @@ verbs.resume = function(queue)
 end
 
 verbs.cancel = function(queue, take)
-  local message = find(queue, take())
+  local message = moves.find(queue, take())
   if not message then return 'unknown' end
-  if message.state == READY or message.state == DELAYED then
-    lift(queue, message)
+  if message.state == moves.READY or message.state == moves.DELAYED then
+    moves.lift(queue, message)
     ends().cancelled(queue, message)
     return 'cancelled'
   end
-  if message.state ~= CLAIMED then return 'finished' end
-  set_flag(message, CANCEL, true)
-  write(queue, message)
-  hint(queue, 'cancel:' .. message.id)
+  if message.state ~= moves.CLAIMED then return 'finished' end
+  changes.set_flag(message, changes.CANCEL, true)
+  changes.write(queue, message)
+  queues.hint(queue, 'cancel:' .. message.id)
   return 'cancelling'
 end
 
 verbs.outcome = function(queue, take)
-  local message, watch = find(queue, take()), take() == '1'
+  local message, watch = moves.find(queue, take()), take() == '1'
   if not message then return { 'unknown' } end
-  local more = extra(message)
-  if message.state == DONE then return more.result and { 'done', more.result } or { 'done' } end
-  if message.state == DEAD or message.state == ELSEWHERE then return { 'dead', more.reason or '' } end
-  if message.state == CANCELLED then return { 'cancelled' } end
-  if message.state == EXPIRED then return { 'expired' } end
-  if watch and not has(message, WATCHED) then
-    set_flag(message, WATCHED, true)
-    write(queue, message)
+  local more = changes.extra(message)
+  if message.state == moves.DONE then return more.result and { 'done', more.result } or { 'done' } end
+  if message.state == moves.DEAD or message.state == moves.ELSEWHERE then return { 'dead', more.reason or '' } end
+  if message.state == moves.CANCELLED then return { 'cancelled' } end
+  if message.state == moves.EXPIRED then return { 'expired' } end
+  if watch and not changes.has(message, changes.WATCHED) then
+    changes.set_flag(message, changes.WATCHED, true)
+    changes.write(queue, message)
   end
   return { 'pending' }
 end
@@ -133,7 +125,7 @@ end
 
 -- Entries and their scores, and where the next page begins or ''.
 local function page(set, after, limit)
-  flush(set)
+  changes.flush(set)
   local from = rank_after(set, after)
   local found = redis.call('ZRANGE', set.key, from, from + limit, 'WITHSCORES')
   if #found <= 2 * limit then return found, '' end
@@ -142,8 +134,8 @@ local function page(set, after, limit)
 end
 
 local function shown(message, bytes)
-  local more = extra(message)
-  return { message.id, pack(message), bytes, more.progress or '', more.reason or '', more.attempts or 0,
+  local more = changes.extra(message)
+  return { message.id, changes.pack(message), bytes, more.progress or '', more.reason or '', more.attempts or 0,
     more.errors and cjson.encode(more.errors) or '[]' }
 end
 
@@ -151,10 +143,10 @@ verbs.list = function(queue, take)
   local state, after, limit = take(), take(), tonumber(take())
   local found, following = page(queue[state], after, limit)
   local ids, items = {}, {}
-  for index = 1, #found, 2 do ids[#ids + 1] = state == 'ready' and id_of(found[index]) or found[index] end
-  look_up(queue, ids)
-  for index, bytes in ipairs(payloads_of(queue, ids)) do
-    local message = read(queue, ids[index])
+  for index = 1, #found, 2 do ids[#ids + 1] = state == 'ready' and moves.id_of(found[index]) or found[index] end
+  changes.look_up(queue, ids)
+  for index, bytes in ipairs(changes.payloads_of(queue, ids)) do
+    local message = changes.read(queue, ids[index])
     if message then items[#items + 1] = shown(message, bytes or '') end
   end
   return { items, following }

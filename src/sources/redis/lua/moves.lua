@@ -1,10 +1,5 @@
 -- The moves of a message between its states.
 
-local whole, instant, hint, NEVER, now = queues.whole, queues.instant, queues.hint, queues.NEVER, queues.now
-local in_chunks, put, take_out, first, has, read, write, drop_payload, remove, WATCHED =
-  changes.in_chunks, changes.put, changes.take_out, changes.first, changes.has, changes.read, changes.write,
-  changes.drop_payload, changes.remove, changes.WATCHED
-
 local READY, DELAYED, CLAIMED, DEAD, DONE, ELSEWHERE, CANCELLED, EXPIRED = 0, 1, 2, 3, 4, 5, 6, 7
 -- Above every place of a message for which waiting makes up for priority.
 local STRICT = 4503599627370496
@@ -30,12 +25,12 @@ local function place(queue, message)
 end
 
 local function outlived(queue, message)
-  return message.state >= DONE and message.at + queue.rules.outcomesMs <= now
+  return message.state >= DONE and message.at + queue.rules.outcomesMs <= queues.now
 end
 
 -- The message that holds an id: one that is here, is dead, or has an outcome that is retained.
 local function find(queue, id)
-  local message = read(queue, id)
+  local message = changes.read(queue, id)
   if message and outlived(queue, message) then return nil end
   return message
 end
@@ -48,7 +43,7 @@ end
 
 -- Looks anew for what is due next.
 local function look_ahead(queue)
-  queue.nextAt = math.min(first(queue.delayed), first(queue.claimed), first(queue.expiring))
+  queue.nextAt = math.min(changes.first(queue.delayed), changes.first(queue.claimed), changes.first(queue.expiring))
 end
 
 -- Those who wait have claimed all there was: they are told when that was nothing, and there is something now.
@@ -59,43 +54,43 @@ end
 
 -- What this call has to tell to those who wait.
 local function tell(queue)
-  if queue.roused or (queue.filled and queue.wasEmpty) then hint(queue, 'ready')
-  elseif queue.sooner then hint(queue, 'due:' .. whole(math.max(0, queue.sooner - now))) end
+  if queue.roused or (queue.filled and queue.wasEmpty) then queues.hint(queue, 'ready')
+  elseif queue.sooner then queues.hint(queue, 'due:' .. queues.whole(math.max(0, queue.sooner - queues.now))) end
 end
 
 local function leave_ready(queue, message, found)
   queue.wasEmpty = queue.wasEmpty or false
-  take_out(queue.ready, found)
-  if queue.rules.stepMs then take_out(queue.oldest, found) end
+  changes.take_out(queue.ready, found)
+  if queue.rules.stepMs then changes.take_out(queue.oldest, found) end
   queue.readyBytes = queue.readyBytes - message.size
-  if message.expiresAt ~= NEVER then take_out(queue.expiring, message.id) end
+  if message.expiresAt ~= queues.NEVER then changes.take_out(queue.expiring, message.id) end
 end
 
 -- Takes a message off the place where it is. It must be put somewhere in the same call.
 local function lift(queue, message)
-  if message.state == CLAIMED then take_out(queue.claimed, message.id)
+  if message.state == CLAIMED then changes.take_out(queue.claimed, message.id)
   elseif message.state == READY then leave_ready(queue, message, member(message))
   elseif message.state == DELAYED then
-    take_out(queue.delayed, message.id)
-    if message.expiresAt ~= NEVER then take_out(queue.expiring, message.id) end
-  elseif message.state == DEAD then take_out(queue.dead, message.id) end
+    changes.take_out(queue.delayed, message.id)
+    if message.expiresAt ~= queues.NEVER then changes.take_out(queue.expiring, message.id) end
+  elseif message.state == DEAD then changes.take_out(queue.dead, message.id) end
 end
 
 local function set_expiry(queue, message)
-  if message.expiresAt == NEVER then return end
+  if message.expiresAt == queues.NEVER then return end
   expect(queue, message.expiresAt)
-  put(queue.expiring, message.id, message.expiresAt)
+  changes.put(queue.expiring, message.id, message.expiresAt)
 end
 
 local function put_back(queue, message)
   wake(queue)
   message.state = READY
   local found = member(message)
-  put(queue.ready, found, place(queue, message))
-  if queue.rules.stepMs then put(queue.oldest, found, 0) end
+  changes.put(queue.ready, found, place(queue, message))
+  if queue.rules.stepMs then changes.put(queue.oldest, found, 0) end
   queue.readyBytes = queue.readyBytes + message.size
   set_expiry(queue, message)
-  write(queue, message)
+  changes.write(queue, message)
 end
 
 local function arrive_at(queue, message, at)
@@ -105,47 +100,47 @@ local function arrive_at(queue, message, at)
 end
 
 local function arrive(queue, message)
-  queue.latest = math.max(queue.latest, now)
+  queue.latest = math.max(queue.latest, queues.now)
   arrive_at(queue, message, queue.latest)
   put_back(queue, message)
 end
 
 local function delay(queue, message, ms)
   message.state = DELAYED
-  arrive_at(queue, message, instant(now + ms))
+  arrive_at(queue, message, queues.instant(queues.now + ms))
   expect(queue, message.arrivedAt)
-  put(queue.delayed, message.id, message.arrivedAt)
+  changes.put(queue.delayed, message.id, message.arrivedAt)
   set_expiry(queue, message)
-  write(queue, message)
+  changes.write(queue, message)
 end
 
 -- Ends a lifted message. Its outcome is retained, and with it the id.
 local function finish(queue, message, state, result, reason)
   queue.bytes = queue.bytes - message.size
-  if has(message, WATCHED) then hint(queue, 'outcome:' .. message.id) end
-  drop_payload(queue, message.id)
+  if changes.has(message, changes.WATCHED) then queues.hint(queue, 'outcome:' .. message.id) end
+  changes.drop_payload(queue, message.id)
   queue.ends[#queue.ends + 1] = message.id
-  message.state, message.at, message.flags, message.expiresAt = state, now, 0, NEVER
+  message.state, message.at, message.flags, message.expiresAt = state, queues.now, 0, queues.NEVER
   message.consumer, message.key, message.headers, message.rest, message.extra = '', '', '', '', nil
   if result or reason then message.extra = { result = result, reason = reason } end
-  write(queue, message)
+  changes.write(queue, message)
 end
 
 -- Forgets the oldest outcome, unless the same id has ended once more since.
 local function forget_outcome(queue, id)
-  local message = read(queue, id)
+  local message = changes.read(queue, id)
   if not message then return end
   if message.again > 0 then
     message.again = message.again - 1
-    write(queue, message)
-  elseif message.state >= DONE then remove(queue, message) end
+    changes.write(queue, message)
+  elseif message.state >= DONE then changes.remove(queue, message) end
 end
 
 -- Lists what has ended, and forgets outcomes that are too many: some at a time, where one more or less is no matter. Most
 -- need no more than a look at two bytes of their records.
 local function list_ends(queue)
   local max = queue.rules.maxOutcomes
-  in_chunks('RPUSH', queue.ended, queue.ends)
+  changes.in_chunks('RPUSH', queue.ended, queue.ends)
   local excess = redis.call('LLEN', queue.ended) - max
   if excess <= math.min(MOST_TOO_MANY, max / 100) then return end
   local ids, gone = redis.call('LPOP', queue.ended, math.min(excess, TRIM_STEP)), {}
@@ -155,7 +150,7 @@ local function list_ends(queue)
       gone[#gone + 1] = id
     else forget_outcome(queue, id) end
   end
-  in_chunks('HDEL', queue.messages, gone)
+  changes.in_chunks('HDEL', queue.messages, gone)
 end
 
 return {

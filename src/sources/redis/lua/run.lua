@@ -1,9 +1,5 @@
 -- Carries out the steps of one turn, in order. A step that was carried out before gets its first answer.
 
-local refused, open, FORMAT, now, opened = queues.refused, queues.open, queues.FORMAT, queues.now, queues.opened
-local in_chunks, save = changes.in_chunks, changes.save
-local look_ahead, tell, list_ends = moves.look_ahead, moves.tell, moves.list_ends
-
 -- How long answers are kept at least after their caller was last heard of.
 local KEPT_MS = 3600000
 local FEW = 100
@@ -39,7 +35,7 @@ end
 
 local function once(queue, step)
   local caller = callers[step.session]
-  if tonumber(step.seq) < math.max(caller.floor, step.floor) then return refused('expired') end
+  if tonumber(step.seq) < math.max(caller.floor, step.floor) then return queues.refused('expired') end
   local kept = caller.kept[step.seq]
   if kept then
     local answer = cmsgpack.unpack(kept)
@@ -74,18 +70,18 @@ local function save_answers(queue, caller)
   local fresh = caller.fresh
   if not fresh[1] then return end
   if caller.raised > caller.floor then
-    in_chunks('HDEL', caller.key, below_floor(caller))
+    changes.in_chunks('HDEL', caller.key, below_floor(caller))
     fresh[#fresh + 1] = 'floor'
     fresh[#fresh + 1] = caller.raised
   end
   local keepMs = math.max(KEPT_MS, 2 * queue.lease)
-  local expires = caller.keptUntil < now + keepMs
+  local expires = caller.keptUntil < queues.now + keepMs
   if expires then
     fresh[#fresh + 1] = 'until'
-    fresh[#fresh + 1] = now + 2 * keepMs
+    fresh[#fresh + 1] = queues.now + 2 * keepMs
   end
-  in_chunks('HSET', caller.key, fresh)
-  if expires then redis.call('PEXPIREAT', caller.key, now + 2 * keepMs) end
+  changes.in_chunks('HSET', caller.key, fresh)
+  if expires then redis.call('PEXPIREAT', caller.key, queues.now + 2 * keepMs) end
 end
 
 -- Before the steps of a turn: what is due is done. A queue whose places are reckoned anew gets on with that.
@@ -95,9 +91,9 @@ local function begin(queue, limit)
   redis.call('HDEL', queue.key, '')
   queue.moved = 0
   if queue.ranking > 0 then upkeep().rank(queue) end
-  if queue.nextAt > now then return end
+  if queue.nextAt > queues.now then return end
   queue.moved = upkeep().maintain(queue, math.min(upkeep().STEP, limit))
-  look_ahead(queue)
+  moves.look_ahead(queue)
 end
 
 for index = 1, tonumber(take()) do
@@ -108,9 +104,9 @@ for index = 1, tonumber(take()) do
   note_caller(step)
 end
 
-local queue = open(P)
-if queue.format > FORMAT then
-  local reply = refused('format', queue.format, FORMAT)
+local queue = queues.open(P)
+if queue.format > queues.FORMAT then
+  local reply = queues.refused('format', queue.format, queues.FORMAT)
   local replies = {}
   for index in ipairs(steps) do replies[index] = reply end
   return replies
@@ -124,10 +120,10 @@ for index, step in ipairs(steps) do
   cursor = step.at
   replies[index] = step.session == '' and verbs[step.verb](queue, take) or once(queue, step)
 end
-for _, each in pairs(opened) do
-  if each.ends[1] then list_ends(each) end
-  tell(each)
-  save(each)
+for _, each in pairs(queues.opened) do
+  if each.ends[1] then moves.list_ends(each) end
+  moves.tell(each)
+  changes.save(each)
 end
 for _, caller in pairs(callers) do save_answers(queue, caller) end
 return replies

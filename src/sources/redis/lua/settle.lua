@@ -1,27 +1,20 @@
 -- Ends claims: each command alone compares the claim's token, and is one step with the messages it carries.
 
-local instant, open, now = queues.instant, queues.open, queues.now
-local put, take_out, extra, has, look_up, read, write, CANCEL =
-  changes.put, changes.take_out, changes.extra, changes.has, changes.look_up, changes.read, changes.write,
-  changes.CANCEL
-local expect, lift, put_back, delay, finish, CLAIMED, DONE, ELSEWHERE =
-  moves.expect, moves.lift, moves.put_back, moves.delay, moves.finish, moves.CLAIMED, moves.DONE, moves.ELSEWHERE
-
 -- A claim whose token is the live one.
 local function live_claim(queue, id, token)
-  local message = read(queue, id)
-  if message and message.state == CLAIMED and message.at > now and message.fence == tonumber(token) then return message end
+  local message = changes.read(queue, id)
+  if message and message.state == moves.CLAIMED and message.at > queues.now and message.fence == tonumber(token) then return message end
 end
 
 local function carry_over(from, message, parcels, leave)
   local plans = {}
   for index, parcel in ipairs(parcels) do
-    local to = open(parcel.prefix)
+    local to = queues.open(parcel.prefix)
     local planned, refusing = admission().plan(to, parcel.batch, to == from and message or nil)
     if refusing then return refusing end
     plans[index] = { to, parcel.batch, planned }
   end
-  lift(from, message)
+  moves.lift(from, message)
   from.forwarded = from.forwarded + 1
   leave()
   for _, each in ipairs(plans) do admission().admit(each[1], each[2], each[3]) end
@@ -31,25 +24,25 @@ local settle = {}
 
 settle.ack = function(queue, message, command)
   if command.parcels then
-    return carry_over(queue, message, command.parcels, function() finish(queue, message, DONE, command.result) end)
+    return carry_over(queue, message, command.parcels, function() moves.finish(queue, message, moves.DONE, command.result) end)
       or 'forwarded'
   end
-  take_out(queue.claimed, message.id)
+  changes.take_out(queue.claimed, message.id)
   queue.acked = queue.acked + 1
-  finish(queue, message, DONE, command.result)
+  moves.finish(queue, message, moves.DONE, command.result)
   return 'acked'
 end
 
 settle.release = function(queue, message, command)
-  lift(queue, message)
+  moves.lift(queue, message)
   if not command.delivered then message.deliveries = message.deliveries - 1
   elseif not ends().may_return(queue, message) then return 'dead' end
-  put_back(queue, message)
+  moves.put_back(queue, message)
   return 'ready'
 end
 
 settle.requeue = function(queue, message, command)
-  lift(queue, message)
+  moves.lift(queue, message)
   if command.reason then ends().note_failure(message, command.reason) end
   local mayReturn
   if command.counted then
@@ -58,19 +51,19 @@ settle.requeue = function(queue, message, command)
   else mayReturn = ends().may_return(queue, message) end
   if not mayReturn then return 'dead' end
   if command.delay > 0 then
-    delay(queue, message, command.delay)
+    moves.delay(queue, message, command.delay)
     return 'delayed'
   end
-  put_back(queue, message)
+  moves.put_back(queue, message)
   return 'ready'
 end
 
 settle['dead-letter'] = function(queue, message, command)
   if command.parcels then
-    local leave = function() finish(queue, message, ELSEWHERE, nil, command.reason) end
+    local leave = function() moves.finish(queue, message, moves.ELSEWHERE, nil, command.reason) end
     return carry_over(queue, message, command.parcels, leave) or 'dead'
   end
-  lift(queue, message)
+  moves.lift(queue, message)
   ends().note_failure(message, command.reason)
   ends().bury(queue, message, command.reason, message.attempt)
   return 'dead'
@@ -98,8 +91,8 @@ end
 local function settle_one(queue, command)
   local message = live_claim(queue, command.id, command.token)
   if not message then return 'stale' end
-  if command.kind ~= 'ack' and has(message, CANCEL) then
-    lift(queue, message)
+  if command.kind ~= 'ack' and changes.has(message, changes.CANCEL) then
+    moves.lift(queue, message)
     ends().cancelled(queue, message)
     return 'cancelled'
   end
@@ -112,7 +105,7 @@ verbs.settle = function(queue, take)
     commands[index] = take_command(take)
     ids[index] = commands[index].id
   end
-  look_up(queue, ids)
+  changes.look_up(queue, ids)
   for index, command in ipairs(commands) do results[index] = settle_one(queue, command) end
   return results
 end
@@ -121,12 +114,12 @@ local function renew_one(queue, renewal)
   if renewal.lease > queue.lease then queue.lease = renewal.lease end
   local message = live_claim(queue, renewal.id, renewal.token)
   if not message then return { 'stale', 0 } end
-  message.at = instant(now + renewal.lease)
-  expect(queue, message.at)
-  put(queue.claimed, message.id, message.at)
-  if renewal.progress then extra(message).progress = renewal.progress end
-  write(queue, message)
-  return { has(message, CANCEL) and 'cancelled' or 'renewed', message.at }
+  message.at = queues.instant(queues.now + renewal.lease)
+  moves.expect(queue, message.at)
+  changes.put(queue.claimed, message.id, message.at)
+  if renewal.progress then changes.extra(message).progress = renewal.progress end
+  changes.write(queue, message)
+  return { changes.has(message, changes.CANCEL) and 'cancelled' or 'renewed', message.at }
 end
 
 verbs.renew = function(queue, take)
@@ -135,7 +128,7 @@ verbs.renew = function(queue, take)
     renewals[index] = { id = take(), token = take(), lease = tonumber(take()), progress = take_optional(take) }
     ids[index] = renewals[index].id
   end
-  look_up(queue, ids)
+  changes.look_up(queue, ids)
   for index, renewal in ipairs(renewals) do results[index] = renew_one(queue, renewal) end
   return results
 end

@@ -1,12 +1,5 @@
 -- What has to be done from time to time, a bounded step in each call.
 
-local now = queues.now
-local flush, put, take_out, unpacked, extra, look_up, read =
-  changes.flush, changes.put, changes.take_out, changes.unpacked, changes.extra, changes.look_up, changes.read
-local member, id_of, place, outlived, put_back, forget_outcome, READY, DELAYED, CLAIMED, DEAD, DONE, TRIM_STEP =
-  moves.member, moves.id_of, moves.place, moves.outlived, moves.put_back, moves.forget_outcome, moves.READY,
-  moves.DELAYED, moves.CLAIMED, moves.DEAD, moves.DONE, moves.TRIM_STEP
-
 -- How many messages one call moves at most before it does its own work.
 local STEP = 200
 local RANK_STEP = 500
@@ -17,25 +10,25 @@ local upkeep = { STEP = STEP }
 
 -- A record that somebody has deleted by hand leaves an entry that stands for nothing.
 function upkeep.strike_out(queue, set, found)
-  take_out(set, found)
+  changes.take_out(set, found)
   queue.dropped = queue.dropped + 1
 end
 
 local function do_due(queue, set, limit, work)
   if limit <= 0 then return 0 end
-  flush(set)
-  local ids = redis.call('ZRANGEBYSCORE', set.key, '-inf', now, 'LIMIT', 0, limit)
-  look_up(queue, ids)
+  changes.flush(set)
+  local ids = redis.call('ZRANGEBYSCORE', set.key, '-inf', queues.now, 'LIMIT', 0, limit)
+  changes.look_up(queue, ids)
   for _, id in ipairs(ids) do
-    local message = read(queue, id)
+    local message = changes.read(queue, id)
     if message then work(queue, message) else upkeep.strike_out(queue, set, id) end
   end
   return #ids
 end
 
 local function promote(queue, message)
-  take_out(queue.delayed, message.id)
-  put_back(queue, message)
+  changes.take_out(queue.delayed, message.id)
+  moves.put_back(queue, message)
 end
 
 -- Does what has become due; answers how many messages it moved, at most `limit`.
@@ -47,46 +40,46 @@ end
 
 -- Forgets outcomes that are too old; the list has the oldest first.
 local function trim_old(queue)
-  for _, id in ipairs(redis.call('LRANGE', queue.ended, 0, TRIM_STEP - 1)) do
-    local message = read(queue, id)
-    if message and message.again == 0 and message.state >= DONE and not outlived(queue, message) then return end
+  for _, id in ipairs(redis.call('LRANGE', queue.ended, 0, moves.TRIM_STEP - 1)) do
+    local message = changes.read(queue, id)
+    if message and message.again == 0 and message.state >= moves.DONE and not moves.outlived(queue, message) then return end
     redis.call('LPOP', queue.ended)
-    forget_outcome(queue, id)
+    moves.forget_outcome(queue, id)
   end
 end
 
 -- Puts some of what is ready where the present ageing wants it. The cursor is kept, so that any call can go on.
 function upkeep.rank(queue)
-  flush(queue.ready)
+  changes.flush(queue.ready)
   local scanned = redis.call('ZSCAN', queue.ready.key, queue.ranking - 1, 'COUNT', RANK_STEP)
   local members, ids = {}, {}
   for index = 1, #scanned[2], 2 do
     members[#members + 1] = scanned[2][index]
-    ids[#ids + 1] = id_of(scanned[2][index])
+    ids[#ids + 1] = moves.id_of(scanned[2][index])
   end
-  look_up(queue, ids)
+  changes.look_up(queue, ids)
   for index, found in ipairs(members) do
-    local message = read(queue, ids[index])
-    if message then put(queue.ready, found, place(queue, message)) end
-    if queue.rules.stepMs then put(queue.oldest, found, 0) end
+    local message = changes.read(queue, ids[index])
+    if message then changes.put(queue.ready, found, moves.place(queue, message)) end
+    if queue.rules.stepMs then changes.put(queue.oldest, found, 0) end
   end
   queue.ranking = scanned[1] == '0' and 0 or tonumber(scanned[1]) + 1
 end
 
-local HOMES = { [READY] = 'ready', [DELAYED] = 'delayed', [CLAIMED] = 'claimed', [DEAD] = 'dead' }
+local HOMES = { [moves.READY] = 'ready', [moves.DELAYED] = 'delayed', [moves.CLAIMED] = 'claimed', [moves.DEAD] = 'dead' }
 
 -- A message whose entry somebody has deleted by hand would never be found again: it is put back where it belongs.
 local function check(queue, message)
   local set = queue[HOMES[message.state] or 'none']
   if not set then return end
-  flush(set)
-  if redis.call('ZSCORE', set.key, message.state == READY and member(message) or message.id) then return end
-  if message.state == CLAIMED then ends().lapse(queue, message)
-  elseif message.state == DEAD then put(set, message.id, extra(message).number)
-  elseif message.state == DELAYED then put(set, message.id, message.arrivedAt)
+  changes.flush(set)
+  if redis.call('ZSCORE', set.key, message.state == moves.READY and moves.member(message) or message.id) then return end
+  if message.state == moves.CLAIMED then ends().lapse(queue, message)
+  elseif message.state == moves.DEAD then changes.put(set, message.id, changes.extra(message).number)
+  elseif message.state == moves.DELAYED then changes.put(set, message.id, message.arrivedAt)
   else
     queue.readyBytes = queue.readyBytes - message.size
-    put_back(queue, message)
+    moves.put_back(queue, message)
   end
 end
 
@@ -96,7 +89,7 @@ local function audit(queue)
   for index = 1, #scanned[2], 2 do
     local id = scanned[2][index]
     if queue.known[id] == nil then
-      queue.known[id] = unpacked(id, scanned[2][index + 1])
+      queue.known[id] = changes.unpacked(id, scanned[2][index + 1])
       check(queue, queue.known[id])
     end
   end
@@ -105,8 +98,8 @@ end
 
 -- What can wait until there is nothing else to do, and is done once in a while then.
 function upkeep.tidy(queue)
-  if queue.tidyAt > now then return end
-  queue.tidyAt = now + TIDY_MS
+  if queue.tidyAt > queues.now then return end
+  queue.tidyAt = queues.now + TIDY_MS
   audit(queue)
   trim_old(queue)
 end

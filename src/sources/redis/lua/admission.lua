@@ -99,10 +99,10 @@ local function add(queue, source)
   changes.put_payload(queue, source.id, source.payload)
   -- The outcome that it takes the place of is still listed.
   local again = held and math.min(held.again + 1, 255) or 0
-  local message = { id = source.id, flags = source.bury and changes.BURY or 0, again = again, priority = source.priority,
-    size = source.size, attempt = 1, deliveries = 0, enqueuedAt = queues.now, fence = 0, at = 0, consumer = '',
-    key = source.key, headers = source.headers, rest = '',
-    expiresAt = source.ttl and queues.instant(queues.now + source.ttl) or queues.NEVER, extra = source.ttl and { ttl = source.ttl } }
+  local message = { id = source.id, flags = source.bury and changes.BURY or 0, again = again,
+    priority = source.priority, size = source.size, attempt = 1, deliveries = 0, enqueuedAt = queues.now, fence = 0,
+    at = 0, consumer = '', key = source.key, headers = source.headers, rest = '' }
+  moves.set_ttl(message, source.ttl)
   if source.delay > 0 then moves.delay(queue, message, source.delay) else moves.arrive(queue, message) end
   return true
 end

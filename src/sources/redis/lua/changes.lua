@@ -1,4 +1,5 @@
--- Changes to the keys of a queue, gathered: a call reads and writes each key a few times, however many messages it moves.
+-- Changes to the keys of a queue, gathered: a call reads and writes each key a few times, however many messages it
+-- moves.
 
 -- The most values of one command.
 local CHUNK = 2000

@@ -7,7 +7,9 @@ local function grant(queue, message, found, request)
   moves.leave_ready(queue, message, found)
   queue.fences = queue.fences + 1
   message.state, message.fence, message.consumer, message.at = moves.CLAIMED, queue.fences, request.consumer, request.at
-  if request.taken ~= changes.has(message, changes.TAKEN) then changes.set_flag(message, changes.TAKEN, request.taken) end
+  if request.taken ~= changes.has(message, changes.TAKEN) then
+    changes.set_flag(message, changes.TAKEN, request.taken)
+  end
   message.deliveries = message.deliveries + 1
   moves.expect(queue, request.at)
   changes.put(queue.claimed, message.id, request.at)

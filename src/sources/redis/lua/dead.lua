@@ -18,7 +18,8 @@ local function revive(queue, message)
   message.attempt, message.deliveries, message.consumer, message.at = 1, 0, '', 0
   changes.set_flag(message, changes.CANCEL, false)
   changes.set_flag(message, changes.TAKEN, false)
-  message.expiresAt, message.rest, message.extra = ttl and queues.instant(queues.now + ttl) or queues.NEVER, '', ttl and { ttl = ttl }
+  message.rest, message.extra = '', nil
+  moves.set_ttl(message, ttl)
   moves.arrive(queue, message)
 end
 

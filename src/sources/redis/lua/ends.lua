@@ -57,7 +57,9 @@ end
 
 function ends.expire(queue, message)
   moves.lift(queue, message)
-  if changes.has(message, changes.BURY) then return ends.bury(queue, message, 'its time to live ran out', message.attempt - 1) end
+  if changes.has(message, changes.BURY) then
+    return ends.bury(queue, message, 'its time to live ran out', message.attempt - 1)
+  end
   queue.expired = queue.expired + 1
   moves.finish(queue, message, moves.EXPIRED)
 end

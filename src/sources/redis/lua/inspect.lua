@@ -67,9 +67,10 @@ local function oldest_age(queue)
 end
 
 verbs.stats = function(queue)
-  return { changes.length(queue.ready), changes.length(queue.delayed), changes.length(queue.claimed), changes.length(queue.dead), oldest_age(queue),
-    queue.paused, queue.enqueued, queue.acked, queue.forwarded, queue.purged, queue.expired, queue.cancelled,
-    queue.dropped }
+  local ready, delayed = changes.length(queue.ready), changes.length(queue.delayed)
+  local claimed, dead = changes.length(queue.claimed), changes.length(queue.dead)
+  return { ready, delayed, claimed, dead, oldest_age(queue), queue.paused, queue.enqueued, queue.acked,
+    queue.forwarded, queue.purged, queue.expired, queue.cancelled, queue.dropped }
 end
 
 verbs.pause = function(queue)

@@ -82,6 +82,12 @@ local function set_expiry(queue, message)
   changes.put(queue.expiring, message.id, message.expiresAt)
 end
 
+-- A message that nobody takes within its ttl, from now, expires.
+local function set_ttl(message, ttl)
+  message.expiresAt = ttl and queues.instant(queues.now + ttl) or queues.NEVER
+  if ttl then message.extra = { ttl = ttl } end
+end
+
 local function put_back(queue, message)
   wake(queue)
   message.state = READY
@@ -136,8 +142,8 @@ local function forget_outcome(queue, id)
   elseif message.state >= DONE then changes.remove(queue, message) end
 end
 
--- Lists what has ended, and forgets outcomes that are too many: some at a time, where one more or less is no matter. Most
--- need no more than a look at two bytes of their records.
+-- Lists what has ended, and forgets outcomes that are too many: some at a time, where one more or less is no matter.
+-- Most need no more than a look at two bytes of their records.
 local function list_ends(queue)
   local max = queue.rules.maxOutcomes
   changes.in_chunks('RPUSH', queue.ended, queue.ends)
@@ -155,7 +161,7 @@ end
 
 return {
   member = member, id_of = id_of, place = place, outlived = outlived, find = find, expect = expect,
-  look_ahead = look_ahead, tell = tell, leave_ready = leave_ready, lift = lift, put_back = put_back,
+  look_ahead = look_ahead, tell = tell, leave_ready = leave_ready, lift = lift, set_ttl = set_ttl, put_back = put_back,
   arrive = arrive, delay = delay, finish = finish, forget_outcome = forget_outcome, list_ends = list_ends,
   READY = READY, DELAYED = DELAYED, CLAIMED = CLAIMED, DEAD = DEAD, DONE = DONE, ELSEWHERE = ELSEWHERE,
   CANCELLED = CANCELLED, EXPIRED = EXPIRED, TRIM_STEP = TRIM_STEP,

@@ -3,7 +3,8 @@
 -- A claim whose token is the live one.
 local function live_claim(queue, id, token)
   local message = changes.read(queue, id)
-  if message and message.state == moves.CLAIMED and message.at > queues.now and message.fence == tonumber(token) then return message end
+  if not message or message.state ~= moves.CLAIMED or message.at <= queues.now then return nil end
+  return message.fence == tonumber(token) and message or nil
 end
 
 local function carry_over(from, message, parcels, leave)
@@ -24,8 +25,8 @@ local settle = {}
 
 settle.ack = function(queue, message, command)
   if command.parcels then
-    return carry_over(queue, message, command.parcels, function() moves.finish(queue, message, moves.DONE, command.result) end)
-      or 'forwarded'
+    local leave = function() moves.finish(queue, message, moves.DONE, command.result) end
+    return carry_over(queue, message, command.parcels, leave) or 'forwarded'
   end
   changes.take_out(queue.claimed, message.id)
   queue.acked = queue.acked + 1

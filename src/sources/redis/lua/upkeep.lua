@@ -42,7 +42,8 @@ end
 local function trim_old(queue)
   for _, id in ipairs(redis.call('LRANGE', queue.ended, 0, moves.TRIM_STEP - 1)) do
     local message = changes.read(queue, id)
-    if message and message.again == 0 and message.state >= moves.DONE and not moves.outlived(queue, message) then return end
+    local isLast = message and message.again == 0 and message.state >= moves.DONE
+    if isLast and not moves.outlived(queue, message) then return end
     redis.call('LPOP', queue.ended)
     moves.forget_outcome(queue, id)
   end
@@ -66,7 +67,9 @@ function upkeep.rank(queue)
   queue.ranking = scanned[1] == '0' and 0 or tonumber(scanned[1]) + 1
 end
 
-local HOMES = { [moves.READY] = 'ready', [moves.DELAYED] = 'delayed', [moves.CLAIMED] = 'claimed', [moves.DEAD] = 'dead' }
+local HOMES = {
+  [moves.READY] = 'ready', [moves.DELAYED] = 'delayed', [moves.CLAIMED] = 'claimed', [moves.DEAD] = 'dead',
+}
 
 -- A message whose entry somebody has deleted by hand would never be found again: it is put back where it belongs.
 local function check(queue, message)

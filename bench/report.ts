@@ -2,7 +2,7 @@
 import type { Sample, Samples, Scenario } from './runner.js'
 import { pairedRatio, quantile, type Spread, spreadOf } from './statistics.js'
 
-/** One quantity of a scenario: its value in a sample, or undefined for samples of the other kind. */
+/** One quantity of a scenario: its value in a sample, or undefined for samples of another kind. */
 interface Measure {
   readonly title: string
   readonly of: (sample: Sample) => number | undefined
@@ -19,12 +19,18 @@ const MEASURES: readonly Measure[] = [
 
 /** One table per quantity that the samples carry: median, spread over the rounds, ratio to the baseline. */
 export function formatScenario(scenario: Scenario, samples: Samples): string {
-  const tables = MEASURES.flatMap(({ title, of }) => {
+  const tables = [...MEASURES, ...amountsOf(samples)].flatMap(({ title, of }) => {
     const values = new Map([...samples].map(([name, own]) => [name, valuesOf(own, of)]))
     if ([...values.values()].every((own) => own.length === 0)) return []
     return [tableOf(title, values, scenario.baseline)]
   })
   return [`\n## ${scenario.title}`, ...tables].join('\n\n')
+}
+
+/** The other quantities, in the order in which they come up. */
+function amountsOf(samples: Samples): Measure[] {
+  const titles = new Set([...samples.values()].flat().flatMap(({ amounts }) => Object.keys(amounts ?? {})))
+  return [...titles].map((title) => ({ title, of: ({ amounts }) => amounts?.[title] }))
 }
 
 function valuesOf(samples: readonly Sample[], of: Measure['of']): number[] {
@@ -41,7 +47,9 @@ function tableOf(title: string, values: ReadonlyMap<string, readonly number[]>, 
   return formatTable([['', title, 'min - max', `x ${baseline}`], ...rows])
 }
 
+/** There is none to a baseline that costs nothing. */
 function formatRatio({ median, min, max }: Spread): string {
+  if (!Number.isFinite(median)) return '-'
   return `${median.toFixed(2)} (${min.toFixed(2)} - ${max.toFixed(2)})`
 }
 

@@ -26,16 +26,22 @@
  *
  * The contenders of a scenario take turns, A B A B …, for a warm-up round that is not counted and then `rounds`
  * measured ones, so that whatever happens to the host happens to all. Garbage is collected before each run. A round
- * yields either a throughput, `{ operations, elapsedMs }`, or `{ latenciesMs }`; all contenders of a scenario yield
- * the same kind. A ratio is the median of the ratios within each round, against the scenario's `baseline`.
+ * yields a throughput, `{ operations, elapsedMs }`, or `{ latenciesMs }`, and `amounts` of other quantities beside or
+ * instead; all contenders of a scenario yield the same kinds. A ratio is the median of the ratios within each round,
+ * against the scenario's `baseline`.
  */
 import { headerOf } from './header.js'
 import { formatScenario } from './report.js'
 
-/** What one run of a contender measured: how fast many operations were, or how long each one took. */
-export type Sample =
+/** What one run of a contender measured: how fast many operations were, how long each one took, what it cost. */
+export type Sample = (
   | { readonly operations: number; readonly elapsedMs: number }
   | { readonly latenciesMs: readonly number[] }
+  | { readonly amounts: Amounts }
+) & { readonly amounts?: Amounts }
+
+/** Quantities by what they are called at the head of their column, unit included. */
+export type Amounts = Readonly<Record<string, number>>
 
 export interface Contender {
   readonly name: string

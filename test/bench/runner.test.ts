@@ -56,6 +56,24 @@ describe('runBench', () => {
     expect(printed.join('\n')).toMatch(/p50 ms[\s\S]*\| B \| 2\.00[\s\S]*p99 ms[\s\S]*\| B \| 2\.98/)
   })
 
+  it('reports other quantities under their own names, without a ratio to nothing', async () => {
+    const printed: string[] = []
+    const costing = (name: string, bytes: number) => ({
+      name,
+      run: async () => ({
+        operations: 1,
+        elapsedMs: 1,
+        amounts: { 'bytes per message': bytes, 'commands/s': bytes - 200 },
+      }),
+    })
+    await runBench({ ...frame, scenarios: [scenario([costing('A', 300), costing('B', 200)])] }, (text) =>
+      printed.push(text),
+    )
+    const text = printed.join('\n')
+    expect(text).toMatch(/bytes per message[\s\S]*\| A \| 300 +\| 300 - 300 +\| 1\.50[\s\S]*\| B \| 200/)
+    expect(text).toMatch(/commands\/s[\s\S]*\| A \| 100 +\| 100 - 100 +\| - /)
+  })
+
   it('refuses a baseline that does not compete, before anything runs', async () => {
     const log: string[] = []
     const bench = { ...frame, scenarios: [scenario([contender('A', [1], log)])] }

@@ -2,11 +2,15 @@ import { execFile } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
+import { startRedis } from '../support/servers/redis-server.js'
 
 const folder = fileURLToPath(new URL('../../examples/', import.meta.url))
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const names = readdirSync(folder).filter((name) => name.endsWith('.ts'))
+
+const redis = await startRedis()
+afterAll(() => redis.stop())
 
 /** What an example says at its foot that it prints. */
 function expectation(text: string): string {
@@ -15,7 +19,10 @@ function expectation(text: string): string {
 }
 
 async function output(path: string): Promise<string> {
-  const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', path], { cwd: root })
+  const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', path], {
+    cwd: root,
+    env: { ...process.env, REDIS_URL: redis.url },
+  })
   return stdout
 }
 

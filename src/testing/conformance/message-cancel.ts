@@ -98,6 +98,13 @@ export const messageCancel: Concern = {
       await assertDepth(queue, { cancelledTotal: 0, enqueuedTotal: 0 })
     }),
 
+    scenario('N71', 'a cancel whose answer is lost is asked again, and answers as it did first', async (bench) => {
+      const queue = await named(bench, ['a'])
+      bench.backend.inject({ verb: 'cancel', kind: 'fail-reply' })
+      assert.equal(await soon('the cancel', queue.cancel('a')), 'cancelled')
+      await assertDepth(queue, { cancelledTotal: 1, ready: 0 })
+    }),
+
     scenario('N71', 'cancelling a running message twice is the same as once', async (bench) => {
       const queue = await named(bench, ['a'])
       const delivery = await nextNow(queue)

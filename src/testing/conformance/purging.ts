@@ -43,6 +43,17 @@ export const purging: Concern = {
       await assertDepth(queue, { ready: 0, claimed: 0, purgedTotal: 1 })
     }),
 
+    scenario(
+      'N76',
+      'a purge whose answer is lost is asked again, and counts what it dropped the first time',
+      async (bench) => {
+        const { queue } = await oneOfEach(bench)
+        bench.backend.inject({ verb: 'purge', kind: 'fail-reply' })
+        assert.equal(await queue.purge(), 4)
+        await assertDepth(queue, { ready: 0, delayed: 0, claimed: 1, purgedTotal: 4 })
+      },
+    ),
+
     scenario('N76', 'the old claim of a purged id has no power over a new message of that id', async (bench) => {
       const queue = bench.queue()
       await queue.enqueue('old', { id: 'a' })

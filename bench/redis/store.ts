@@ -1,0 +1,111 @@
+/** What the Redis bench asks of each contender. */
+
+/** Where the server is. */
+export interface Address {
+  readonly host: string
+  readonly port: number
+}
+
+export interface Payload {
+  readonly text: string
+}
+
+/** 200 bytes of JSON. */
+export const PAYLOAD: Payload = { text: 'x'.repeat(189) }
+
+/** For all who have leases or locks. */
+export const LEASE_MS = 30_000
+
+export type Handler<T> = (work: T) => Promise<void>
+
+/** Its signal aborts when the consumer is stopped while it runs. */
+export type AbortableHandler<T> = (work: T, signal: AbortSignal) => Promise<void>
+
+/**
+ * Consumes until the signal aborts, which a handler may do: what it handles then is settled too. Fulfilled when the
+ * consumer has stopped.
+ */
+export type Consume<T, H = Handler<T>> = (size: number, handler: H, signal: AbortSignal) => Promise<unknown>
+
+/** One queue. */
+export interface Store {
+  /** One message in a call of its own. */
+  enqueue(payload: Payload): Promise<unknown>
+  /** All in one call, or in one pipeline. */
+  enqueueAll(payloads: readonly Payload[]): Promise<unknown>
+  /** Up to `size` handlers at once. Each message is acked when its handler ends. */
+  readonly consume: Consume<Payload>
+  /** The same with signals for the handlers, by those who have them. */
+  readonly consumeAbortably?: Consume<Payload, AbortableHandler<Payload>>
+  /** One handler at a time, for up to `size` messages, by those who can. */
+  readonly consumeBatches?: Consume<readonly Payload[]>
+  /** Claims one message that is ready and answers how to ack it, by those who can. */
+  readonly claim?: () => Promise<() => Promise<unknown>>
+  /** Puts messages in that are due in an hour, by those who can. */
+  readonly delayAll?: (payloads: readonly Payload[]) => Promise<unknown>
+}
+
+/** The clients of one process. */
+export interface Connection {
+  open(queue: string): Promise<Store>
+  close(): Promise<unknown>
+}
+
+export interface Product {
+  readonly name: string
+  /** Whether a handler can have several messages. */
+  readonly batches?: boolean
+  /** Whether a handler can have a signal, or is left to run when its consumer is stopped. */
+  readonly signals?: boolean
+  /** Whether messages can be due later. */
+  readonly delays?: boolean
+  connect(address: Address): Promise<Connection>
+}
+
+/** `BENCH_SHARE=0.01 npm run bench -- redis` is a trial: so small a share of the messages, in one round. */
+const SHARE = Number(process.env['BENCH_SHARE'] ?? 1)
+export const isTrial = SHARE < 1
+
+export function scaled(count: number): number {
+  return Math.max(1, Math.round(count * SHARE))
+}
+
+/** Puts `count` messages in. */
+export async function fill(count: number, putIn: (payloads: readonly Payload[]) => Promise<unknown>): Promise<void> {
+  for (let left = count; left > 0; left -= 1_000) await putIn(new Array<Payload>(Math.min(left, 1_000)).fill(PAYLOAD))
+}
+
+/** Consumes until `count` messages are settled. */
+export async function consumeAll<T>(
+  consume: Consume<T>,
+  size: number,
+  count: number,
+  sizeOf: (work: T) => number,
+): Promise<void> {
+  const stop = new AbortController()
+  let left = count
+  const handler = async (work: T) => {
+    left -= sizeOf(work)
+    if (left === 0) stop.abort()
+  }
+  await consume(size, handler, stop.signal)
+}
+
+/** One run on an own connection. */
+export async function withConnection<R>(
+  product: Product,
+  address: Address,
+  work: (connection: Connection) => Promise<R>,
+): Promise<R> {
+  const connection = await product.connect(address)
+  try {
+    return await work(connection)
+  } finally {
+    await connection.close()
+  }
+}
+
+/** Milliseconds of a clock that the processes of a machine share. */
+export function now(): number {
+  return Number(process.hrtime.bigint()) / 1e6
+}

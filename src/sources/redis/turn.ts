@@ -26,7 +26,7 @@ export interface Step<R, T> {
   readonly messages?: number
   readonly bytes?: number
   /** Prefixes of other queues that it touches. */
-  readonly others?: Iterable<string>
+  readonly others?: readonly string[]
 }
 
 interface PendingStep extends Step<unknown, unknown> {
@@ -50,6 +50,8 @@ export class Turns {
   readonly #queueOf: (prefix: string) => string
   readonly #unanswered = new Map<string, Unanswered>()
   #steps: PendingStep[] = []
+  #lastSession: string | undefined
+  #lastKeys: readonly string[] = []
 
   constructor(prefix: string, call: Call, queueOf: (prefix: string) => string) {
     this.#prefix = prefix
@@ -110,14 +112,30 @@ export class Turns {
     return now - askedAt > REPEATABLE_MS
   }
 
+  /** All keys that the steps may touch. Nearly always they are those of the last call. */
   #keysOf(steps: readonly PendingStep[]): readonly string[] {
+    const session = steps[0]?.token?.session
+    if (session === undefined || steps.some((step) => !isOf(session, step))) return this.#allKeysOf(steps)
+    if (session !== this.#lastSession) {
+      this.#lastSession = session
+      this.#lastKeys = this.#allKeysOf(steps)
+    }
+    return this.#lastKeys
+  }
+
+  #allKeysOf(steps: readonly PendingStep[]): readonly string[] {
     const keys = new Set(this.#keys)
-    for (const { token, others } of steps) {
+    for (const { token, others = [] } of steps) {
       if (token !== undefined) keys.add(answersKeyOf(this.#prefix, token.session))
-      for (const other of others ?? []) for (const key of keysOf(other)) keys.add(key)
+      for (const other of others) for (const key of keysOf(other)) keys.add(key)
     }
     return [...keys]
   }
+}
+
+/** A step of this session that touches no other queue. */
+function isOf(session: string, { token, others }: PendingStep): boolean {
+  return token?.session === session && (others === undefined || others.length === 0)
 }
 
 function argumentsOf(steps: readonly PendingStep[]): Argument[] {

@@ -112,10 +112,9 @@ export class RedisBackend implements Backend, DriverHost {
     })
 
   async #replicated(client: RedisClient, replies: Promise<unknown[]>): Promise<unknown[]> {
-    const [answer, reached] = await Promise.all([
-      replies,
-      client.callBuffer('WAIT', this.#replicas, REPLICATION_MS) as Promise<number>,
-    ])
+    // Asked after the answer: a script that the server did not know runs later than it was sent.
+    const answer = await replies
+    const reached = (await client.callBuffer('WAIT', this.#replicas, REPLICATION_MS)) as number
     if (reached >= this.#replicas) return answer
     throw new BackendUnavailableError(`a change has reached ${reached} of ${this.#replicas} replicas`)
   }

@@ -7,6 +7,7 @@
  */
 import { BackendUnavailableError, ClosedError } from '../../errors.js'
 import type { RedisClient } from './client.js'
+import { asBackendError } from './errors.js'
 import { checkServer } from './server-check.js'
 import type { Target } from './target.js'
 
@@ -91,18 +92,18 @@ export class Connection {
 
   #becomesReady(client: RedisClient): Promise<void> {
     return new Promise((resolve, reject) => {
-      const fail = (message: string) => {
+      const fail = (error: unknown) => {
         end()
-        reject(new BackendUnavailableError(`Redis cannot be reached: ${message}`, { cause: this.#lastError }))
+        reject(asBackendError(error))
       }
       const onReady = () => {
         end()
         resolve()
       }
-      const onClose = () => fail(messageOf(this.#lastError))
+      const onClose = () => fail(this.#lastError ?? new Error('the connection was closed'))
       const timer = setTimeout(() => {
         client.disconnect(true)
-        fail(`no connection within ${READY_MS} ms`)
+        fail(new Error(`no connection within ${READY_MS} ms`))
       }, READY_MS)
       const end = () => {
         clearTimeout(timer)
@@ -170,8 +171,4 @@ export class Connection {
     this.#owed.clear()
     for (const giveUp of owed) giveUp(error)
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : 'the connection was closed'
 }

@@ -34,6 +34,7 @@ import {
   type ListedRow,
   leaseFor,
   renewalArguments,
+  settingsArguments,
   settingsOf,
   settleResult,
   statsOf,
@@ -46,6 +47,9 @@ import {
 import type { Step, Turns } from './turn.js'
 
 const NONE: string[] = []
+
+/** What one step of a sweep moves at most, so that the server is not kept long. */
+const MOST_SWEPT = 1_000
 
 /** A batch is one step of the server, which does nothing else meanwhile. */
 export const MAX_BATCH = 10_000
@@ -78,11 +82,11 @@ export class RedisDriver implements QueueDriver {
   }
 
   settings(proposed: Partial<SharedSettings>): Reply<SharedSettings> {
-    return this.#ask({ verb: 'settings', args: [JSON.stringify(proposed)], decode: settingsOf })
+    return this.#ask({ verb: 'settings', args: settingsArguments(proposed), decode: settingsOf })
   }
 
   configure(changes: Partial<SharedSettings>): Reply<SharedSettings> {
-    const stored = this.#ask({ verb: 'configure', args: [JSON.stringify(changes)], decode: settingsOf })
+    const stored = this.#ask({ verb: 'configure', args: settingsArguments(changes), decode: settingsOf })
     return changes.ageing === undefined ? stored : stored.then((settings) => this.#rank(settings))
   }
 
@@ -127,8 +131,11 @@ export class RedisDriver implements QueueDriver {
   }
 
   sweep(limit: number): Reply<SweepReply> {
+    const most = Math.min(limit, MOST_SWEPT)
     const decode = ([moved, due]: [number, number]) => (due < 0 ? { moved } : { moved, nextDueMs: due })
-    return this.#ask({ verb: 'sweep', args: [limit], decode })
+    const swept = this.#ask({ verb: 'sweep', args: [most], decode, messages: most })
+    if (most === limit) return swept
+    return swept.then((reply) => (reply.moved < most ? reply : this.#sweepOn(limit - most, reply.moved)))
   }
 
   arrivals(): Observable<Hint> {
@@ -208,6 +215,10 @@ export class RedisDriver implements QueueDriver {
       }
     }
     return others
+  }
+
+  #sweepOn(limit: number, moved: number): Reply<SweepReply> {
+    return this.sweep(limit).then((reply) => ({ ...reply, moved: moved + reply.moved }))
   }
 
   #page<T>(state: string, { after = '', limit }: Page, show: (row: ListedRow) => T): Reply<Paged<T>> {

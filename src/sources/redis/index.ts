@@ -5,7 +5,7 @@ import type { Backend } from '../../driver.js'
 import { UnsupportedError } from '../../errors.js'
 import { checkOptions, integer, name } from '../../options.js'
 import { RedisBackend } from './backend.js'
-import { type RedisTarget, targetOf } from './target.js'
+import { HIDDEN, type RedisTarget, targetOf } from './target.js'
 
 export type { RedisClient } from './client.js'
 export type { RedisTarget } from './target.js'
@@ -45,11 +45,17 @@ export interface RedisBackendOptions {
  * await using orders = new Queue<Order>('orders', { backend })
  */
 export function redisBackend(target: RedisTarget, options: RedisBackendOptions = {}): Backend {
-  checkOptions(options, 'redisBackend', RULES)
+  checkOptions(withoutStrangers(options), 'redisBackend', RULES)
   const { hashTag, replicas = 0 } = options
   const checked = targetOf(target)
   if (checked.isCluster && replicas > 0) throw new UnsupportedError('redis', 'replicas', NOT_IN_A_CLUSTER)
   return new RedisBackend(checked, hashTag, replicas)
+}
+
+/** An option that does not belong here may be one of the client, such as its password: its value goes into no error. */
+function withoutStrangers(options: unknown): unknown {
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) return options
+  return Object.fromEntries(Object.entries(options).map(([key, value]) => [key, key in RULES ? value : HIDDEN]))
 }
 
 const RULES = { hashTag: name, replicas: integer(0, 100) }

@@ -113,8 +113,16 @@ export function settleResult(reply: unknown, refusalIn: (reply: unknown) => Erro
   return error ? { state: 'refused', error } : { state: text(reply) as SettleResult['state'] }
 }
 
-export function settingsOf(reply: unknown): SharedSettings {
-  return { ...DEFAULT_SETTINGS, ...(JSON.parse(text(reply)) as Partial<SharedSettings>) }
+/** Each setting as a text of its own. */
+export function settingsArguments(settings: Partial<SharedSettings>): Argument[] {
+  const entries = Object.entries(settings)
+  return [entries.length, ...entries.flatMap(([name, value]) => [name, JSON.stringify(value)])]
+}
+
+export function settingsOf(row: readonly Buffer[]): SharedSettings {
+  const settings: Record<string, unknown> = { ...DEFAULT_SETTINGS }
+  for (let index = 0; index < row.length; index += 2) settings[text(row[index])] = JSON.parse(text(row[index + 1]))
+  return settings as unknown as SharedSettings
 }
 
 export function statsOf(row: unknown[]): QueueStats {

@@ -25,7 +25,7 @@ const AT = 53
 const CONSUMER = 61
 
 export function recordIn(packed: Buffer): Record {
-  const consumerEnd = CONSUMER + 1 + packed.readUInt8(CONSUMER)
+  const consumerEnd = CONSUMER + 2 + packed.readUInt16BE(CONSUMER)
   const keyEnd = consumerEnd + 4 + packed.readUInt32BE(consumerEnd)
   const headersEnd = keyEnd + 4 + packed.readUInt32BE(keyEnd)
   const record: { -readonly [K in keyof Record]: Record[K] } = {
@@ -35,7 +35,7 @@ export function recordIn(packed: Buffer): Record {
     enqueuedAt: packed.readDoubleBE(ENQUEUED_AT),
     fence: packed.readDoubleBE(FENCE),
     at: packed.readDoubleBE(AT),
-    consumer: packed.toString('utf8', CONSUMER + 1, consumerEnd),
+    consumer: packed.toString('utf8', CONSUMER + 2, consumerEnd),
   }
   if (keyEnd > consumerEnd + 4) record.key = packed.toString('utf8', consumerEnd + 4, keyEnd)
   if (headersEnd > keyEnd + 4) record.headers = JSON.parse(packed.toString('utf8', keyEnd + 4, headersEnd))

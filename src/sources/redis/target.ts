@@ -17,6 +17,9 @@ export interface Target {
   subscriber(commands: RedisClient | undefined): RedisClient
 }
 
+/** Stands for what may hold a password. */
+export const HIDDEN = 'a value that is not shown'
+
 /** An attempt to connect is given up after this long, where the caller's options say nothing else. */
 const CONNECT_MS = 5_000
 const LONGEST_BACKOFF_MS = 2_000
@@ -47,8 +50,9 @@ const SUBSCRIBING = { ...OWN, autoResubscribe: false, retryStrategy: () => null 
 export function targetOf(given: RedisTarget): Target {
   if (isClient(given)) return typeof given.nodes === 'function' ? clusterTarget(given) : clientTarget(given)
   if (typeof given === 'string') return madeTarget(optionsOfUrl(given), given)
-  if (typeof given === 'object' && given !== null && !Array.isArray(given)) return madeTarget(given)
-  throw new InvalidOptionError('target', given, 'a client of ioredis, its options or a URL')
+  if (isOptions(given)) return madeTarget(given)
+  const shown = typeof given === 'object' && given !== null ? HIDDEN : given
+  throw new InvalidOptionError('target', shown, 'a client of ioredis, its options or a URL')
 }
 
 function isClient(value: unknown): value is RedisClient {
@@ -56,23 +60,27 @@ function isClient(value: unknown): value is RedisClient {
   return typeof candidate?.callBuffer === 'function' && typeof candidate.duplicate === 'function'
 }
 
+/** Anything else that can connect is a client of another kind, whose options we would not find. */
+function isOptions(given: unknown): given is RedisOptions {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) return false
+  return !('connect' in given || 'sendCommand' in given)
+}
+
 /** `redis:`, or `rediss:` for TLS. */
 function optionsOfUrl(text: string): RedisOptions {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol)) {
-    throw new InvalidOptionError('target', withoutPassword(text), 'a URL that begins with redis:// or rediss://')
+    const shown = text === '' ? '' : HIDDEN
+    throw new InvalidOptionError('target', shown, 'a URL that begins with redis:// or rediss://')
   }
   return { keyPrefix: url.searchParams.get('keyPrefix') ?? '' }
-}
-
-function withoutPassword(url: string): string {
-  return url.replace(/\/\/[^@/]*@/, '//***@')
 }
 
 function madeTarget(options: RedisOptions, url?: string): Target {
   const make = (own: RedisOptions) => {
     const all = { connectTimeout: CONNECT_MS, ...(url === undefined && options), ...own }
-    return (url === undefined ? new Redis(all) : new Redis(url, all)) as unknown as RedisClient
+    // What comes first counts, and a URL may say other things than we need.
+    return Reflect.construct(Redis, url === undefined ? [all] : [all, url]) as RedisClient
   }
   return {
     isCluster: false,

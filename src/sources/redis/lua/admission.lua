@@ -50,10 +50,13 @@ local function clear(queue, count, bytes)
   while count > 0 and exceeded(queue, count, bytes) do
     local oldest = oldest_ready(queue)
     if not oldest then return end
-    local message = changes.read(queue, moves.id_of(oldest))
-    moves.lift(queue, message)
-    queue.dropped = queue.dropped + 1
-    ends().forget(queue, message)
+    local id = moves.id_of(oldest)
+    local message = changes.read(queue, id)
+    if message then
+      moves.lift(queue, message)
+      queue.dropped = queue.dropped + 1
+      ends().forget(queue, message)
+    else upkeep().strike_out(queue, queue.ready, oldest, id) end
   end
 end
 

@@ -52,7 +52,7 @@ end
 -- A record is what moves of a message; the payload is kept apart, so that a move does not write it again. `at` is the
 -- instant that goes with the state: the end of the lease, of the delay, or when it ended. What few messages have is
 -- packed behind: ttl, errors, reason, attempts, number, progress, result.
-local LAYOUT = '>BBBHI4I4I4ddddI4dBc0I4c0I4c0'
+local LAYOUT = '>BBBHI4I4I4ddddI4dHc0I4c0I4c0'
 local TAKEN, CANCEL, WATCHED, BURY = 1, 2, 4, 8
 
 local function unpacked(id, packed)

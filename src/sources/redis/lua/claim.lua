@@ -12,7 +12,7 @@ local function grant(queue, message, found, request)
   end
   message.deliveries = message.deliveries + 1
   moves.expect(queue, request.at)
-  changes.put(queue.claimed, message.id, request.at)
+  changes.put(queue.claimed, found, request.at)
   changes.write(queue, message)
 end
 
@@ -25,7 +25,7 @@ local function next_ready(queue, limit)
   local messages, kept = {}, {}
   for index, id in ipairs(ids) do
     local message = changes.read(queue, id)
-    if not message then upkeep().strike_out(queue, queue.ready, members[index])
+    if not message then upkeep().strike_out(queue, queue.ready, members[index], id)
     elseif message.expiresAt ~= queues.NEVER and message.expiresAt <= queues.now then ends().expire(queue, message)
     else
       messages[#messages + 1] = message
@@ -60,6 +60,7 @@ local function grant_ready(queue, request, claims)
 end
 
 local function next_due(queue)
+  if queue.lookedInVain then return 0 end
   return queue.nextAt == queues.LATEST and -1 or math.max(0, queue.nextAt - queues.now)
 end
 
@@ -72,12 +73,14 @@ verbs.claim = function(queue, take)
   local claims = {}
   request.at = queues.instant(queues.now + request.lease)
   if request.lease > queue.lease then queue.lease = request.lease end
-  if queue.paused == 0 then
+  if queue.paused == 0 and request.max > 0 then
     local left = request.max + MOST_IN_VAIN
     repeat
       local looked = grant_ready(queue, request, claims)
       left = left - looked
     until looked == 0 or left <= 0 or #claims >= 3 * request.max
+    -- There may be more behind what was done away with: it is asked for again at once.
+    queue.lookedInVain = left <= 0 and #claims < 3 * request.max
   end
   if #claims == 0 and queue.tidyAt <= queues.now then upkeep().tidy(queue) end
   return claim_reply(queue, claims)

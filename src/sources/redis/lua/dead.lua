@@ -59,11 +59,11 @@ end
 
 local function purge_some(queue, state, limit)
   local entries, ids = changes.range(queue[state], 0, limit - 1), {}
-  for index, found in ipairs(entries) do ids[index] = state == 'ready' and moves.id_of(found) or found end
+  for index, found in ipairs(entries) do ids[index] = state == 'dead' and found or moves.id_of(found) end
   changes.look_up(queue, ids)
   for index, id in ipairs(ids) do
     local message = changes.read(queue, id)
-    if message then purge(queue, message) else upkeep().strike_out(queue, queue[state], entries[index]) end
+    if message then purge(queue, message) else upkeep().strike_out(queue, queue[state], entries[index], id) end
   end
   return #ids
 end

@@ -18,14 +18,43 @@ local function rules_of(named)
   }
 end
 
+-- Each setting is kept as the text that was given: to write out its numbers here would lose digits.
+local SETTINGS = { 'codec', 'maxDeliveries', 'ageing', 'limits', 'retention' }
+
 local function named_settings(queue)
-  local stored = redis.call('HGET', queue.key, 'settings')
-  return stored and cjson.decode(stored) or {}
+  local fields, named = {}, {}
+  for index, name in ipairs(SETTINGS) do fields[index] = 'setting:' .. name end
+  for index, text in ipairs(redis.call('HMGET', queue.key, unpack(fields))) do named[SETTINGS[index]] = text or nil end
+  return named
 end
 
 local function store_settings(queue, named)
-  queue.rules = rules_of(named)
-  redis.call('HSET', queue.key, 'settings', cjson.encode(named), 'rules', cmsgpack.pack(queue.rules))
+  local decoded, fields = {}, {}
+  for name, text in pairs(named) do
+    decoded[name] = cjson.decode(text)
+    fields[#fields + 1] = 'setting:' .. name
+    fields[#fields + 1] = text
+  end
+  queue.rules = rules_of(decoded)
+  redis.call('HSET', queue.key, 'rules', cmsgpack.pack(queue.rules), unpack(fields))
+end
+
+local function take_settings(take)
+  local settings = {}
+  for _ = 1, tonumber(take()) do
+    local name = take()
+    settings[name] = take()
+  end
+  return settings
+end
+
+local function settings_reply(named)
+  local reply = {}
+  for name, text in pairs(named) do
+    reply[#reply + 1] = name
+    reply[#reply + 1] = text
+  end
+  return reply
 end
 
 -- Places are reckoned anew, a step here and the rest in calls that follow.
@@ -36,7 +65,7 @@ local function begin_ranking(queue)
 end
 
 verbs.settings = function(queue, take)
-  local named, proposed, changed = named_settings(queue), cjson.decode(take()), {}
+  local named, proposed, changed = named_settings(queue), take_settings(take), {}
   for name, value in pairs(proposed) do
     if named[name] == nil then
       named[name] = value
@@ -45,16 +74,16 @@ verbs.settings = function(queue, take)
   end
   if next(changed) then store_settings(queue, named) end
   if changed.ageing then begin_ranking(queue) end
-  return cjson.encode(named)
+  return settings_reply(named)
 end
 
 verbs.configure = function(queue, take)
-  local named, changes = named_settings(queue), cjson.decode(take())
-  for name, value in pairs(changes) do named[name] = value end
+  local named, wanted = named_settings(queue), take_settings(take)
+  for name, value in pairs(wanted) do named[name] = value end
   store_settings(queue, named)
-  if changes.ageing ~= nil then begin_ranking(queue) end
+  if wanted.ageing then begin_ranking(queue) end
   queue.roused = true
-  return cjson.encode(named)
+  return settings_reply(named)
 end
 
 verbs.rank = function(queue)
@@ -113,10 +142,12 @@ verbs.outcome = function(queue, take)
   return { 'pending' }
 end
 
--- The rank after an entry that was there once: that of the entry that would come right after it.
-local function rank_after(set, after)
+-- The rank after an entry that was there once: that of the name that would come right after it.
+local function rank_after(queue, set, after)
   if after == '' then return 0 end
   local score, found = string.match(after, '^([^:]*):(.*)$')
+  -- No two died at once, and an id may come right after another.
+  if set == queue.dead then return redis.call('ZCOUNT', set.key, '-inf', score) end
   local probe = found .. '\0'
   redis.call('ZADD', set.key, score, probe)
   local rank = redis.call('ZRANK', set.key, probe)
@@ -125,9 +156,9 @@ local function rank_after(set, after)
 end
 
 -- Entries and their scores, and where the next page begins or ''.
-local function page(set, after, limit)
+local function page(queue, set, after, limit)
   changes.flush(set)
-  local from = rank_after(set, after)
+  local from = rank_after(queue, set, after)
   local found = redis.call('ZRANGE', set.key, from, from + limit, 'WITHSCORES')
   if #found <= 2 * limit then return found, '' end
   found[2 * limit + 1], found[2 * limit + 2] = nil, nil
@@ -142,9 +173,9 @@ end
 
 verbs.list = function(queue, take)
   local state, after, limit = take(), take(), tonumber(take())
-  local found, following = page(queue[state], after, limit)
+  local found, following = page(queue, queue[state], after, limit)
   local ids, items = {}, {}
-  for index = 1, #found, 2 do ids[#ids + 1] = state == 'ready' and moves.id_of(found[index]) or found[index] end
+  for index = 1, #found, 2 do ids[#ids + 1] = state == 'dead' and found[index] or moves.id_of(found[index]) end
   changes.look_up(queue, ids)
   for index, bytes in ipairs(changes.payloads_of(queue, ids)) do
     local message = changes.read(queue, ids[index])

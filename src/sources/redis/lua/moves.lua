@@ -5,11 +5,17 @@ local READY, DELAYED, CLAIMED, DEAD, DONE, ELSEWHERE, CANCELLED, EXPIRED = 0, 1,
 local STRICT = 4503599627370496
 local ARRIVALS = 4294967296
 local TRIM_STEP = 1000
+local TRIM_STEP_LEAST = 10
 local MOST_TOO_MANY = 50
 
 -- The time of arrival, then a number that tells those of one millisecond apart: equal places are served in this order.
 local function member(message)
-  return string.format('%011x%08x', message.arrivedAt, message.arrival) .. message.id
+  local name = message.member
+  if not name then
+    name = string.format('%011x%08x', message.arrivedAt, message.arrival) .. message.id
+    message.member = name
+  end
+  return name
 end
 
 local function id_of(found)
@@ -68,10 +74,10 @@ end
 
 -- Takes a message off the place where it is. It must be put somewhere in the same call.
 local function lift(queue, message)
-  if message.state == CLAIMED then changes.take_out(queue.claimed, message.id)
+  if message.state == CLAIMED then changes.take_out(queue.claimed, member(message))
   elseif message.state == READY then leave_ready(queue, message, member(message))
   elseif message.state == DELAYED then
-    changes.take_out(queue.delayed, message.id)
+    changes.take_out(queue.delayed, member(message))
     if message.expiresAt ~= queues.NEVER then changes.take_out(queue.expiring, message.id) end
   elseif message.state == DEAD then changes.take_out(queue.dead, message.id) end
 end
@@ -100,22 +106,28 @@ local function put_back(queue, message)
 end
 
 local function arrive_at(queue, message, at)
+  message.arrivedAt, message.arrival, message.member = at, queue.arrivals, nil
+end
+
+-- The number of an arrival. When they begin anew, time goes on by a millisecond, so that order is kept.
+local function count_arrival(queue)
+  queue.latest = math.max(queue.latest, queues.now)
+  if queue.arrivals + 1 >= ARRIVALS then queue.latest = queue.latest + 1 end
   queue.arrivals = (queue.arrivals + 1) % ARRIVALS
-  message.arrival = queue.arrivals
-  message.arrivedAt = at
 end
 
 local function arrive(queue, message)
-  queue.latest = math.max(queue.latest, queues.now)
+  count_arrival(queue)
   arrive_at(queue, message, queue.latest)
   put_back(queue, message)
 end
 
 local function delay(queue, message, ms)
   message.state = DELAYED
+  count_arrival(queue)
   arrive_at(queue, message, queues.instant(queues.now + ms))
   expect(queue, message.arrivedAt)
-  changes.put(queue.delayed, message.id, message.arrivedAt)
+  changes.put(queue.delayed, member(message), message.arrivedAt)
   set_expiry(queue, message)
   changes.write(queue, message)
 end
@@ -142,11 +154,10 @@ local function forget_outcome(queue, id)
   elseif message.state >= DONE then changes.remove(queue, message) end
 end
 
--- Lists what has ended, and forgets outcomes that are too many: some at a time, where one more or less is no matter.
--- Most need no more than a look at two bytes of their records.
-local function list_ends(queue)
+-- Forgets outcomes that are too many: some at a time, where one more or less is no matter. Most need no more than a
+-- look at two bytes of their records.
+local function trim_excess(queue)
   local max = queue.rules.maxOutcomes
-  changes.in_chunks('RPUSH', queue.ended, queue.ends)
   local excess = redis.call('LLEN', queue.ended) - max
   if excess <= math.min(MOST_TOO_MANY, max / 100) then return end
   local ids, gone = redis.call('LPOP', queue.ended, math.min(excess, TRIM_STEP)), {}
@@ -159,10 +170,32 @@ local function list_ends(queue)
   changes.in_chunks('HDEL', queue.messages, gone)
 end
 
+-- Forgets outcomes that are too old, and notes when the oldest that is left ended.
+local function trim_old(queue, limit)
+  for _, id in ipairs(redis.call('LRANGE', queue.ended, 0, limit - 1)) do
+    local message = changes.read(queue, id)
+    if message and message.again == 0 and message.state >= DONE and not outlived(queue, message) then
+      queue.endedSince = message.at
+      return
+    end
+    redis.call('LPOP', queue.ended)
+    forget_outcome(queue, id)
+  end
+end
+
+-- Lists what has ended, and forgets as much as need be, a step that keeps up with what ends.
+local function list_ends(queue)
+  local limit = 2 * #queue.ends + TRIM_STEP_LEAST
+  changes.in_chunks('RPUSH', queue.ended, queue.ends)
+  queue.ends = {}
+  trim_excess(queue)
+  if queue.endedSince + queue.rules.outcomesMs <= queues.now then trim_old(queue, limit) end
+end
+
 return {
   member = member, id_of = id_of, place = place, outlived = outlived, find = find, expect = expect,
   look_ahead = look_ahead, tell = tell, leave_ready = leave_ready, lift = lift, set_ttl = set_ttl, put_back = put_back,
   arrive = arrive, delay = delay, finish = finish, forget_outcome = forget_outcome, list_ends = list_ends,
   READY = READY, DELAYED = DELAYED, CLAIMED = CLAIMED, DEAD = DEAD, DONE = DONE, ELSEWHERE = ELSEWHERE,
-  CANCELLED = CANCELLED, EXPIRED = EXPIRED, TRIM_STEP = TRIM_STEP,
+  CANCELLED = CANCELLED, EXPIRED = EXPIRED,
 }

@@ -10,7 +10,7 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 local COUNTERS = {
   'bytes', 'readyBytes', 'enqueued', 'acked', 'forwarded', 'purged', 'expired', 'cancelled', 'dropped', 'arrivals',
-  'latest', 'fences', 'deaths', 'paused', 'lease', 'ranking', 'audited', 'tidyAt', 'nextAt',
+  'latest', 'fences', 'deaths', 'paused', 'lease', 'ranking', 'audited', 'tidyAt', 'nextAt', 'endedSince',
 }
 
 -- The rules of a queue whose settings nobody has named. `false` is no bound.

@@ -92,7 +92,7 @@ local function begin(queue, limit)
   queue.moved = 0
   if queue.ranking > 0 then upkeep().rank(queue) end
   if queue.nextAt > queues.now then return end
-  queue.moved = upkeep().maintain(queue, math.min(upkeep().STEP, limit))
+  queue.moved = upkeep().maintain(queue, limit or upkeep().STEP)
   moves.look_ahead(queue)
 end
 
@@ -113,7 +113,7 @@ if queue.format > queues.FORMAT then
 end
 for _, caller in pairs(callers) do read_answers(caller) end
 if steps[1].verb ~= 'enqueue' then
-  begin(queue, steps[1].verb == 'sweep' and tonumber(ARGV[steps[1].at + 1]) or math.huge)
+  begin(queue, steps[1].verb == 'sweep' and tonumber(ARGV[steps[1].at + 1]) or nil)
 end
 local replies = {}
 for index, step in ipairs(steps) do

@@ -11,6 +11,7 @@ local function carry_over(from, message, parcels, leave)
   local plans = {}
   for index, parcel in ipairs(parcels) do
     local to = queues.open(parcel.prefix)
+    if to.format > queues.FORMAT then return queues.refused('format', to.format, queues.FORMAT) end
     local planned, refusing = admission().plan(to, parcel.batch, to == from and message or nil)
     if refusing then return refusing end
     plans[index] = { to, parcel.batch, planned }
@@ -28,7 +29,7 @@ settle.ack = function(queue, message, command)
     local leave = function() moves.finish(queue, message, moves.DONE, command.result) end
     return carry_over(queue, message, command.parcels, leave) or 'forwarded'
   end
-  changes.take_out(queue.claimed, message.id)
+  changes.take_out(queue.claimed, moves.member(message))
   queue.acked = queue.acked + 1
   moves.finish(queue, message, moves.DONE, command.result)
   return 'acked'
@@ -117,7 +118,7 @@ local function renew_one(queue, renewal)
   if not message then return { 'stale', 0 } end
   message.at = queues.instant(queues.now + renewal.lease)
   moves.expect(queue, message.at)
-  changes.put(queue.claimed, message.id, message.at)
+  changes.put(queue.claimed, moves.member(message), message.at)
   if renewal.progress then changes.extra(message).progress = renewal.progress end
   changes.write(queue, message)
   return { changes.has(message, changes.CANCEL) and 'cancelled' or 'renewed', message.at }

@@ -8,26 +8,37 @@ local TIDY_MS = 1000
 
 local upkeep = { STEP = STEP }
 
--- A record that somebody has deleted by hand leaves an entry that stands for nothing.
-function upkeep.strike_out(queue, set, found)
+-- A record that somebody has deleted by hand leaves an entry that stands for nothing, and a payload that tells its
+-- size.
+function upkeep.strike_out(queue, set, found, id)
   changes.take_out(set, found)
+  if set == queue.expiring then return end
+  local size = redis.call('HSTRLEN', queue.payloads, id)
+  changes.drop_payload(queue, id)
+  changes.take_out(queue.expiring, id)
   queue.dropped = queue.dropped + 1
+  if set == queue.dead then return end
+  queue.bytes = math.max(0, queue.bytes - size)
+  if set ~= queue.ready then return end
+  changes.take_out(queue.oldest, found)
+  queue.readyBytes = math.max(0, queue.readyBytes - size)
 end
 
 local function do_due(queue, set, limit, work)
   if limit <= 0 then return 0 end
   changes.flush(set)
-  local ids = redis.call('ZRANGEBYSCORE', set.key, '-inf', queues.now, 'LIMIT', 0, limit)
+  local entries, ids = redis.call('ZRANGEBYSCORE', set.key, '-inf', queues.now, 'LIMIT', 0, limit), {}
+  for index, found in ipairs(entries) do ids[index] = set == queue.expiring and found or moves.id_of(found) end
   changes.look_up(queue, ids)
-  for _, id in ipairs(ids) do
+  for index, id in ipairs(ids) do
     local message = changes.read(queue, id)
-    if message then work(queue, message) else upkeep.strike_out(queue, set, id) end
+    if message then work(queue, message) else upkeep.strike_out(queue, set, entries[index], id) end
   end
   return #ids
 end
 
 local function promote(queue, message)
-  changes.take_out(queue.delayed, message.id)
+  changes.take_out(queue.delayed, moves.member(message))
   moves.put_back(queue, message)
 end
 
@@ -36,17 +47,6 @@ function upkeep.maintain(queue, limit)
   local moved = do_due(queue, queue.claimed, limit, ends().lapse)
   moved = moved + do_due(queue, queue.expiring, limit - moved, ends().expire)
   return moved + do_due(queue, queue.delayed, limit - moved, promote)
-end
-
--- Forgets outcomes that are too old; the list has the oldest first.
-local function trim_old(queue)
-  for _, id in ipairs(redis.call('LRANGE', queue.ended, 0, moves.TRIM_STEP - 1)) do
-    local message = changes.read(queue, id)
-    local isLast = message and message.again == 0 and message.state >= moves.DONE
-    if isLast and not moves.outlived(queue, message) then return end
-    redis.call('LPOP', queue.ended)
-    moves.forget_outcome(queue, id)
-  end
 end
 
 -- Puts some of what is ready where the present ageing wants it. The cursor is kept, so that any call can go on.
@@ -73,13 +73,17 @@ local HOMES = {
 
 -- A message whose entry somebody has deleted by hand would never be found again: it is put back where it belongs.
 local function check(queue, message)
+  if moves.outlived(queue, message) then return moves.forget_outcome(queue, message.id) end
   local set = queue[HOMES[message.state] or 'none']
   if not set then return end
   changes.flush(set)
-  if redis.call('ZSCORE', set.key, message.state == moves.READY and moves.member(message) or message.id) then return end
+  local found = message.state == moves.DEAD and message.id or moves.member(message)
+  if redis.call('ZSCORE', set.key, found) then return end
   if message.state == moves.CLAIMED then ends().lapse(queue, message)
-  elseif message.state == moves.DEAD then changes.put(set, message.id, changes.extra(message).number)
-  elseif message.state == moves.DELAYED then changes.put(set, message.id, message.arrivedAt)
+  elseif message.state == moves.DEAD then changes.put(set, found, changes.extra(message).number)
+  elseif message.state == moves.DELAYED then
+    moves.expect(queue, message.arrivedAt)
+    changes.put(set, found, message.arrivedAt)
   else
     queue.readyBytes = queue.readyBytes - message.size
     moves.put_back(queue, message)
@@ -104,7 +108,7 @@ function upkeep.tidy(queue)
   if queue.tidyAt > queues.now then return end
   queue.tidyAt = queues.now + TIDY_MS
   audit(queue)
-  trim_old(queue)
+  moves.list_ends(queue)
 end
 
 return upkeep

@@ -87,7 +87,8 @@ export class RedisDriver implements QueueDriver {
 
   configure(changes: Partial<SharedSettings>): Reply<SharedSettings> {
     const stored = this.#ask({ verb: 'configure', args: settingsArguments(changes), decode: settingsOf })
-    return changes.ageing === undefined ? stored : stored.then((settings) => this.#rank(settings))
+    if (changes.ageing !== undefined) stored.then(() => this.#rankOn(), ignore)
+    return stored
   }
 
   enqueue(batch: readonly NewMessage[], token: RequestToken): Reply<readonly EnqueueStatus[]> {
@@ -191,11 +192,11 @@ export class RedisDriver implements QueueDriver {
     return this.#host.letGo(this)
   }
 
-  /** Places are reckoned anew in steps, so that a deep queue keeps nobody waiting; any later call goes on with them. */
-  #rank(settings: SharedSettings): Reply<SharedSettings> {
-    return this.#ask({ verb: 'rank', args: [], decode: whole }).then((left) =>
-      left === 0 ? settings : this.#rank(settings),
-    )
+  /** Places are reckoned anew in steps, of which the first is done. Nobody waits for the rest: any call goes on with them. */
+  #rankOn(): void {
+    this.#ask({ verb: 'rank', args: [], decode: whole }).then((left) => {
+      if (left > 0) this.#rankOn()
+    }, ignore)
   }
 
   /** Why a command that carries messages cannot be done in one step. */
@@ -251,6 +252,8 @@ function checkBatch(batch: readonly NewMessage[], bytes: number): Error | undefi
 function carriedBy(command: SettleCommand): readonly CarriedMessage[] {
   return 'carry' in command ? (command.carry ?? []) : []
 }
+
+function ignore(): void {}
 
 function booleans(row: number[]): boolean[] {
   return row.map((each) => each === 1)

@@ -36,7 +36,7 @@ async function holdsFive(bench: Bench, leaseMs: number) {
 }
 
 async function killed(bench: Bench): Promise<void> {
-  const leaseMs = shortLeaseMs(bench.features)
+  const leaseMs = shortLeaseMs(bench.features, 400)
   const { owner, dying } = await holdsFive(bench, leaseMs)
   dying.kill()
   const startedAt = now()
@@ -52,7 +52,7 @@ async function killed(bench: Bench): Promise<void> {
 
 /** It was only cut off for longer than its leases. */
 async function comesBack(bench: Bench): Promise<void> {
-  const leaseMs = shortLeaseMs(bench.features)
+  const leaseMs = shortLeaseMs(bench.features, 400)
   const { owner, dying, held } = await holdsFive(bench, leaseMs)
   dying.kill()
   const current: Delivery<number>[] = []
@@ -66,7 +66,7 @@ async function comesBack(bench: Bench): Promise<void> {
 
 /** A live consumer beside a dead one keeps what it holds. */
 async function livesOn(bench: Bench): Promise<void> {
-  const leaseMs = shortLeaseMs(bench.features)
+  const leaseMs = shortLeaseMs(bench.features, 400)
   const { owner, dying } = await holdsFive(bench, leaseMs)
   await owner.enqueue(5)
   const mine = await receive(owner)
@@ -160,7 +160,7 @@ async function callsOfPlay(bench: Bench, play: Play): Promise<number> {
 
 /** The actor dies just before or just after one of its calls. All that it left is found once, and works. */
 async function crashAt(bench: Bench, play: Play, call: number, when: 'before' | 'after'): Promise<void> {
-  const leaseMs = shortLeaseMs(bench.features)
+  const leaseMs = shortLeaseMs(bench.features, 400)
   const { owner, actor } = await setTheStage(bench, play, leaseMs)
   actor.kill({ call, when })
   play.act(actor.queue).catch(() => {})

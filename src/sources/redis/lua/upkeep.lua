@@ -2,7 +2,7 @@
 
 -- How many messages one call moves at most before it does its own work.
 local STEP = 200
-local RANK_STEP = 500
+local RANK_STEP = 200
 local AUDIT_STEP = 100
 local TIDY_MS = 1000
 

@@ -8,7 +8,7 @@
  * A claim request is never abandoned: whatever a late answer grants is released, newest first.
  */
 import type { Claim, ClaimReply } from '../driver.js'
-import type { DecodeError } from '../errors.js'
+import { BackendUnavailableError, type DecodeError } from '../errors.js'
 import type { SourceEvent } from '../events.js'
 import type { Eventual } from '../eventual.js'
 import { ClaimCall, type ClaimListener, type ClaimTerms } from './claim-call.js'
@@ -103,8 +103,15 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
     if (ready.fulfilled) return this.claim()
     ready.listen(
       () => this.claim(),
-      (error) => this.break(error),
+      (error) => this.onNotReady(error),
     )
+  }
+
+  /** A store that cannot be reached yet is waited for, as later on. */
+  private onNotReady(error: unknown): void {
+    if (!(error instanceof BackendUnavailableError)) return this.break(error)
+    this.state = 'idle'
+    if (this.owner.open) this.soon()
   }
 
   wake(): void {

@@ -101,15 +101,19 @@ export class RedisBackend implements Backend, DriverHost {
 
   letGo(driver: RedisDriver): Reply<void> {
     this.#owners.delete(driver)
+    this.#forget(driver.queue)
     if (this.#owners.size === 0) this.#letGoOfServer()
     return replied(undefined)
   }
 
   readonly #call: Call = (script, keys, args) =>
-    this.#connection.use((client) => {
-      const replies = scripts[script].run(client, keys, args)
-      return this.#replicas === 0 ? replies : this.#replicated(client, replies)
-    })
+    this.#connection.use(
+      (client) => {
+        const replies = scripts[script].run(client, keys, args)
+        return this.#replicas === 0 ? replies : this.#replicated(client, replies)
+      },
+      this.#target.isCluster ? tagOf(keys[0] ?? '') : '',
+    )
 
   async #replicated(client: RedisClient, replies: Promise<unknown[]>): Promise<unknown[]> {
     // Asked after the answer: a script that the server did not know runs later than it was sent.
@@ -121,6 +125,13 @@ export class RedisBackend implements Backend, DriverHost {
 
   async #subscriber(): Promise<RedisClient> {
     return this.#target.subscriber(this.#target.isCluster ? await this.#connection.ready() : undefined)
+  }
+
+  #forget(queue: string): void {
+    for (const driver of this.#owners.keys()) if (driver.queue === queue) return
+    const prefix = this.prefixOf(queue)
+    this.#turns.delete(prefix)
+    this.#queues.delete(prefix)
   }
 
   #letGoOfServer(): void {

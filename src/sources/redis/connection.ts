@@ -17,6 +17,12 @@ const LONGEST_PATIENCE_MS = 30_000
 /** How long a command waits for a connection that is being made. */
 const READY_MS = 5_000
 
+interface Lane {
+  quietSince: number
+  /** How to give up each reply. */
+  readonly owed: Set<(error: Error) => void>
+}
+
 export class Connection {
   readonly #target: Target
   #client: RedisClient | undefined
@@ -24,9 +30,10 @@ export class Connection {
   #checked: Promise<void> | undefined
   #lastError: unknown
 
-  /** The replies that are owed, by how to give them up. */
-  readonly #owed = new Set<(error: Error) => void>()
-  #quietSince = 0
+  /** What is owed, by lanes: in a cluster one node may be silent while the others are busy. */
+  readonly #lanes = new Map<string, Lane>()
+  /** Who waits for a connection that is being made. */
+  readonly #waiting = new Set<(error: Error) => void>()
   #patienceMs = PATIENCE_MS
   #watch: NodeJS.Timeout | undefined
 
@@ -35,9 +42,9 @@ export class Connection {
   }
 
   /** Sends commands when the connection is ready. Rejects when it cannot be made, or is silent or broken meanwhile. */
-  async use<T>(send: (client: RedisClient) => Promise<T>): Promise<T> {
+  async use<T>(send: (client: RedisClient) => Promise<T>, lane = ''): Promise<T> {
     const client = this.#isUsable() ? (this.#client as RedisClient) : await this.ready()
-    return this.#watched(send(client))
+    return this.#watched(send(client), lane)
   }
 
   /** The client once it takes commands. */
@@ -98,6 +105,7 @@ export class Connection {
       }
       const onReady = () => {
         end()
+        this.#lastError = undefined
         resolve()
       }
       const onClose = () => fail(this.#lastError ?? new Error('the connection was closed'))
@@ -105,54 +113,66 @@ export class Connection {
         client.disconnect(true)
         fail(new Error(`no connection within ${READY_MS} ms`))
       }, READY_MS)
+      // A client that is told to disconnect while it waits to connect again says nothing.
+      const giveUp = (error: Error) => {
+        end()
+        reject(error)
+      }
       const end = () => {
         clearTimeout(timer)
-        this.#owed.delete(reject)
+        this.#waiting.delete(giveUp)
         client.off('ready', onReady)
         client.off('close', onClose)
         client.off('end', onClose)
       }
-      this.#owed.add(reject)
+      this.#waiting.add(giveUp)
       client.on('ready', onReady)
       client.on('close', onClose)
       client.on('end', onClose)
     })
   }
 
-  #watched<T>(reply: Promise<T>): Promise<T> {
+  #watched<T>(reply: Promise<T>, lane = ''): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.#owe(reject)
+      this.#owe(lane, reject)
       reply.then(
         (value) => {
           this.#patienceMs = PATIENCE_MS
-          this.#paid(reject)
+          this.#paid(lane, reject)
           resolve(value)
         },
         (error) => {
-          this.#paid(reject)
+          this.#paid(lane, reject)
           reject(error)
         },
       )
     })
   }
 
-  #owe(giveUp: (error: Error) => void): void {
-    if (this.#owed.size === 0) this.#quietSince = performance.now()
-    this.#owed.add(giveUp)
+  #owe(name: string, giveUp: (error: Error) => void): void {
+    let lane = this.#lanes.get(name)
+    if (lane === undefined) {
+      lane = { quietSince: performance.now(), owed: new Set() }
+      this.#lanes.set(name, lane)
+    }
+    lane.owed.add(giveUp)
     // It is left running when all is answered, and looks then whether anything is owed: far cheaper than one for each.
     if (this.#watch === undefined) this.#look(this.#patienceMs)
   }
 
-  #paid(giveUp: (error: Error) => void): void {
-    this.#quietSince = performance.now()
-    this.#owed.delete(giveUp)
+  #paid(name: string, giveUp: (error: Error) => void): void {
+    const lane = this.#lanes.get(name)
+    if (!lane?.owed.delete(giveUp)) return
+    lane.quietSince = performance.now()
+    if (lane.owed.size === 0) this.#lanes.delete(name)
   }
 
   #look(inMs: number): void {
     this.#watch = setTimeout(() => {
       this.#watch = undefined
-      if (this.#owed.size === 0) return
-      const leftMs = this.#quietSince + this.#patienceMs - performance.now()
+      if (this.#lanes.size === 0) return
+      const quietSince = Math.min(...[...this.#lanes.values()].map((lane) => lane.quietSince))
+      const leftMs = quietSince + this.#patienceMs - performance.now()
       if (leftMs <= 0) this.#cut()
       else this.#look(leftMs)
     }, inMs)
@@ -167,8 +187,9 @@ export class Connection {
   }
 
   #giveUp(error: Error): void {
-    const owed = [...this.#owed]
-    this.#owed.clear()
+    const owed = [...this.#waiting, ...[...this.#lanes.values()].flatMap((lane) => [...lane.owed])]
+    this.#waiting.clear()
+    this.#lanes.clear()
     for (const giveUp of owed) giveUp(error)
   }
 }

@@ -69,14 +69,14 @@ export interface DriverHost {
 
 /** One opened queue: each verb is a step of the script that is sent when the turn has ended. */
 export class RedisDriver implements QueueDriver {
-  readonly #queue: string
+  readonly queue: string
   readonly #host: DriverHost
   readonly #turns: Turns
   readonly #closed = new Subject<void>()
   #isOpen = true
 
   constructor(queue: string, host: DriverHost) {
-    this.#queue = queue
+    this.queue = queue
     this.#host = host
     this.#turns = host.turnsOf(queue)
   }
@@ -141,7 +141,7 @@ export class RedisDriver implements QueueDriver {
 
   arrivals(): Observable<Hint> {
     if (!this.#mayEnter()) return throwError(() => this.#closedError())
-    return this.#host.hintsOf(this.#queue).pipe(takeUntil(this.#closed))
+    return this.#host.hintsOf(this.queue).pipe(takeUntil(this.#closed))
   }
 
   stats(): Reply<QueueStats> {
@@ -201,9 +201,9 @@ export class RedisDriver implements QueueDriver {
 
   /** Why a command that carries messages cannot be done in one step. */
   #unreachable(command: SettleCommand): Error | undefined {
-    const far = carriedBy(command).find(({ queue }) => !this.#host.canReach(this.#queue, queue))
+    const far = carriedBy(command).find(({ queue }) => !this.#host.canReach(this.queue, queue))
     if (far === undefined) return undefined
-    const message = `queues ${describeValue(this.#queue)} and ${describeValue(far.queue)} are in different slots of the cluster: give the backend a hashTag, so that a message can go from one to the other in one step`
+    const message = `queues ${describeValue(this.queue)} and ${describeValue(far.queue)} are in different slots of the cluster: give the backend a hashTag, so that a message can go from one to the other in one step`
     return new UnsupportedError('redis', 'forward', message)
   }
 
@@ -239,7 +239,7 @@ export class RedisDriver implements QueueDriver {
   }
 
   #closedError(): ClosedError {
-    return new ClosedError(this.#host.usable ? `queue ${describeValue(this.#queue)}` : 'the redis backend')
+    return new ClosedError(this.#host.usable ? `queue ${describeValue(this.queue)}` : 'the redis backend')
   }
 }
 

@@ -16,7 +16,8 @@ import {
  * master any more. All of that may pass.
  */
 const PASSING =
-  /^-?(LOADING|BUSY|READONLY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|UNBLOCKED|NOREPLICAS|MISCONF|UNKILLABLE|NOSCRIPT)\b/
+  // Before version 7 the words of a command that a script calls come inside a sentence.
+  /^(?:ERR Error running script .*: )?-?(LOADING|BUSY|READONLY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|UNBLOCKED|NOREPLICAS|MISCONF|UNKILLABLE|NOSCRIPT)\b/
 
 const REFUSAL_MARK = '!'.charCodeAt(0)
 

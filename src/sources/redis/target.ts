@@ -23,6 +23,8 @@ export const HIDDEN = 'a value that is not shown'
 /** An attempt to connect is given up after this long, where the caller's options say nothing else. */
 const CONNECT_MS = 5_000
 const LONGEST_BACKOFF_MS = 2_000
+/** A sentinel that is silent for so long is passed over for the next. */
+const SENTINEL_MS = 1_000
 
 /**
  * What must be so for nothing to be lost, whatever the caller's options say. Requests are repeated by their tokens, so
@@ -78,7 +80,12 @@ function optionsOfUrl(text: string): RedisOptions {
 
 function madeTarget(options: RedisOptions, url?: string): Target {
   const make = (own: RedisOptions) => {
-    const all = { connectTimeout: CONNECT_MS, ...(url === undefined && options), ...own }
+    const all = {
+      connectTimeout: CONNECT_MS,
+      sentinelCommandTimeout: SENTINEL_MS,
+      ...(url === undefined && options),
+      ...own,
+    }
     // What comes first counts, and a URL may say other things than we need.
     return Reflect.construct(Redis, url === undefined ? [all] : [all, url]) as RedisClient
   }
@@ -91,7 +98,8 @@ function madeTarget(options: RedisOptions, url?: string): Target {
 }
 
 function clientTarget(given: RedisClient): Target {
-  const duplicate = (own: Record<string, unknown>) => given.duplicate(own as never)
+  const { sentinelCommandTimeout = SENTINEL_MS } = given.options as { readonly sentinelCommandTimeout?: number }
+  const duplicate = (own: Record<string, unknown>) => given.duplicate({ sentinelCommandTimeout, ...own } as never)
   return {
     isCluster: false,
     keyPrefix: prefixIn(given.options),
@@ -127,7 +135,10 @@ function clusterTarget(given: RedisClient): Target {
 }
 
 function prefixIn({ keyPrefix }: { readonly keyPrefix?: unknown }): string {
-  return typeof keyPrefix === 'string' ? keyPrefix : ''
+  if (keyPrefix === undefined || keyPrefix === null) return ''
+  // With empty braces before ours, a cluster takes all of a key for its tag, and the keys of a queue fall apart.
+  if (typeof keyPrefix === 'string' && !/^[^{]*\{\}/.test(keyPrefix)) return keyPrefix
+  throw new InvalidOptionError('keyPrefix', keyPrefix, 'a string without empty braces')
 }
 
 /** The caller's own strategy, except that it may not end: sources wait until the server is back, or until cancelled. */

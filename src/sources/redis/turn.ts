@@ -2,7 +2,7 @@
  * Gathers what is asked of one queue in one turn of the program into few calls of the scripts, in order.
  */
 import type { RequestToken } from '../../driver.js'
-import { TokenExpiredError } from '../../errors.js'
+import { BackendError, TokenExpiredError } from '../../errors.js'
 import { Eventual } from '../../eventual.js'
 import type { Argument } from './client.js'
 import { asBackendError, refusalIn } from './errors.js'
@@ -89,8 +89,14 @@ export class Turns {
   #conclude({ token, reply, decode }: PendingStep, answer: unknown): void {
     if (token !== undefined && this.#unanswered.size > 0) this.#unanswered.delete(nameOf(token))
     const refusal = refusalIn(answer, this.#queueOf)
-    if (refusal === undefined) reply.resolve(decode(answer))
-    else reply.reject(refusal)
+    if (refusal !== undefined) return reply.reject(refusal)
+    let value: unknown
+    try {
+      value = decode(answer)
+    } catch (cause) {
+      return reply.reject(new BackendError('Redis answered what cannot be read', { cause }))
+    }
+    reply.resolve(value)
   }
 
   #fail(steps: readonly PendingStep[], error: Error): void {

@@ -38,6 +38,7 @@ local function once(queue, step)
   if tonumber(step.seq) < math.max(caller.floor, step.floor) then return queues.refused('expired') end
   local kept = caller.kept[step.seq]
   if kept then
+    caller.asksAgain = true
     local answer = cmsgpack.unpack(kept)
     return recalled[step.verb] and recalled[step.verb](queue, answer) or answer
   end
@@ -68,6 +69,8 @@ end
 
 local function save_answers(queue, caller)
   local fresh = caller.fresh
+  -- A write, so that whoever waits for replicas waits for what the first answer told, also over a new connection.
+  if caller.asksAgain then redis.call('PEXPIREAT', caller.key, caller.keptUntil) end
   if not fresh[1] then return end
   if caller.raised > caller.floor then
     changes.in_chunks('HDEL', caller.key, below_floor(caller))

@@ -3,8 +3,8 @@
 -- How many messages one call moves at most before it does its own work.
 local STEP = 200
 local RANK_STEP = 200
-local AUDIT_STEP = 100
-local TIDY_MS = 1000
+local AUDIT_STEP = 1000
+local TIDY_MS, AUDIT_MS, REST_MS = 1000, 50, 60000
 
 local upkeep = { STEP = STEP }
 
@@ -103,12 +103,23 @@ local function audit(queue)
   queue.audited = tonumber(scanned[1])
 end
 
--- What can wait until there is nothing else to do, and is done once in a while then.
+-- Whether there are more records than entries: somebody has deleted entries by hand.
+local function has_strays(queue)
+  local entries = changes.length(queue.ready) + changes.length(queue.delayed) + changes.length(queue.claimed)
+    + changes.length(queue.dead) + redis.call('LLEN', queue.ended)
+  return redis.call('HLEN', queue.messages) > entries
+end
+
+-- What can wait until there is nothing else to do, and is done once in a while then. A search goes on soon, until all
+-- records have been looked at.
 function upkeep.tidy(queue)
   if queue.tidyAt > queues.now then return end
-  queue.tidyAt = queues.now + TIDY_MS
-  audit(queue)
   moves.list_ends(queue)
+  queue.tidyAt = queues.now + TIDY_MS
+  if queue.audited == 0 and not has_strays(queue) then return end
+  audit(queue)
+  queue.tidyAt = queues.now + (queue.audited == 0 and REST_MS or AUDIT_MS)
+  if queue.audited ~= 0 then moves.expect(queue, queue.tidyAt) end
 end
 
 return upkeep

@@ -40,7 +40,7 @@ export default defineConfig({
           testTimeout: 30_000,
           hookTimeout: 60_000,
           // Each spends most of its time waiting for leases and delays.
-          maxWorkers: '100%',
+          maxWorkers: 3,
           sequence: { groupOrder: 1 },
         },
       },

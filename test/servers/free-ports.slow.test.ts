@@ -1,7 +1,7 @@
 import { createServer } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
-import { Child } from '../sources/sqlite/child.js'
+import { Child } from '../support/child.js'
 import { reservePort } from '../support/servers/free-ports.js'
 
 const program = fileURLToPath(new URL('children/reserve-ports.ts', import.meta.url))

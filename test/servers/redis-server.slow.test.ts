@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import { expect, it, onTestFinished } from 'vitest'
-import { Child } from '../sources/sqlite/child.js'
+import { Child } from '../support/child.js'
 import { type RedisServer, type RedisServerOptions, startRedis } from '../support/servers/redis-server.js'
 import { until } from '../support/wait.js'
 

@@ -17,7 +17,8 @@ const LONGEST_PATIENCE_MS = 30_000
 /** How long a command waits for a connection that is being made. */
 const READY_MS = 5_000
 
-interface Lane {
+/** What one node owes. */
+interface Line {
   quietSince: number
   /** How to give up each reply. */
   readonly owed: Set<(error: Error) => void>
@@ -29,9 +30,11 @@ export class Connection {
   #ready: Promise<RedisClient> | undefined
   #checked: Promise<void> | undefined
   #lastError: unknown
+  /** What the server refused while the connection was made: its database, for one. The client would go on in another. */
+  #refusal: unknown
 
-  /** What is owed, by lanes: in a cluster one node may be silent while the others are busy. */
-  readonly #lanes = new Map<string, Lane>()
+  /** What is owed, by lines: in a cluster one node may be silent while the others are busy. */
+  readonly #lines = new Map<string, Line>()
   /** Who waits for a connection that is being made. */
   readonly #waiting = new Set<(error: Error) => void>()
   #patienceMs = PATIENCE_MS
@@ -42,9 +45,9 @@ export class Connection {
   }
 
   /** Sends commands when the connection is ready. Rejects when it cannot be made, or is silent or broken meanwhile. */
-  async use<T>(send: (client: RedisClient) => Promise<T>, lane = ''): Promise<T> {
+  async use<T>(send: (client: RedisClient) => Promise<T>, line = ''): Promise<T> {
     const client = this.#isUsable() ? (this.#client as RedisClient) : await this.ready()
-    return this.#watched(send(client), lane)
+    return this.#watched(send(client), line)
   }
 
   /** The client once it takes commands. */
@@ -64,18 +67,21 @@ export class Connection {
     this.#client?.disconnect()
     this.#client = undefined
     this.#ready = undefined
+    this.#checked = undefined
     this.#giveUp(new ClosedError('the redis backend'))
     clearTimeout(this.#watch)
     this.#watch = undefined
   }
 
   #isUsable(): boolean {
-    return this.#client?.status === 'ready' && this.#checked !== undefined && this.#ready === undefined
+    const isReady = this.#client?.status === 'ready' && this.#ready === undefined
+    return isReady && this.#checked !== undefined && this.#refusal === undefined
   }
 
   async #connect(): Promise<RedisClient> {
     const client = this.#open()
     if (client.status !== 'ready') await this.#becomesReady(client)
+    if (this.#refusal !== undefined) throw asBackendError(this.#refusal)
     this.#checked ??= this.#watched(checkServer(client))
     try {
       await this.#checked
@@ -92,6 +98,10 @@ export class Connection {
     // Told by the commands that fail; without a listener the client would write it to the console.
     client.on('error', (error) => {
       this.#lastError = error
+      if (isReply(error)) this.#refusal = error
+    })
+    client.on('connect', () => {
+      this.#refusal = undefined
     })
     this.#client = client
     return client
@@ -132,17 +142,17 @@ export class Connection {
     })
   }
 
-  #watched<T>(reply: Promise<T>, lane = ''): Promise<T> {
+  #watched<T>(reply: Promise<T>, line = ''): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.#owe(lane, reject)
+      this.#owe(line, reject)
       reply.then(
         (value) => {
           this.#patienceMs = PATIENCE_MS
-          this.#paid(lane, reject)
+          this.#paid(line, reject)
           resolve(value)
         },
         (error) => {
-          this.#paid(lane, reject)
+          this.#paid(line, reject)
           reject(error)
         },
       )
@@ -150,28 +160,28 @@ export class Connection {
   }
 
   #owe(name: string, giveUp: (error: Error) => void): void {
-    let lane = this.#lanes.get(name)
-    if (lane === undefined) {
-      lane = { quietSince: performance.now(), owed: new Set() }
-      this.#lanes.set(name, lane)
+    let line = this.#lines.get(name)
+    if (line === undefined) {
+      line = { quietSince: performance.now(), owed: new Set() }
+      this.#lines.set(name, line)
     }
-    lane.owed.add(giveUp)
+    line.owed.add(giveUp)
     // It is left running when all is answered, and looks then whether anything is owed: far cheaper than one for each.
     if (this.#watch === undefined) this.#look(this.#patienceMs)
   }
 
   #paid(name: string, giveUp: (error: Error) => void): void {
-    const lane = this.#lanes.get(name)
-    if (!lane?.owed.delete(giveUp)) return
-    lane.quietSince = performance.now()
-    if (lane.owed.size === 0) this.#lanes.delete(name)
+    const line = this.#lines.get(name)
+    if (!line?.owed.delete(giveUp)) return
+    line.quietSince = performance.now()
+    if (line.owed.size === 0) this.#lines.delete(name)
   }
 
   #look(inMs: number): void {
     this.#watch = setTimeout(() => {
       this.#watch = undefined
-      if (this.#lanes.size === 0) return
-      const quietSince = Math.min(...[...this.#lanes.values()].map((lane) => lane.quietSince))
+      if (this.#lines.size === 0) return
+      const quietSince = Math.min(...[...this.#lines.values()].map((line) => line.quietSince))
       const leftMs = quietSince + this.#patienceMs - performance.now()
       if (leftMs <= 0) this.#cut()
       else this.#look(leftMs)
@@ -187,9 +197,13 @@ export class Connection {
   }
 
   #giveUp(error: Error): void {
-    const owed = [...this.#waiting, ...[...this.#lanes.values()].flatMap((lane) => [...lane.owed])]
+    const owed = [...this.#waiting, ...[...this.#lines.values()].flatMap((line) => [...line.owed])]
     this.#waiting.clear()
-    this.#lanes.clear()
+    this.#lines.clear()
     for (const giveUp of owed) giveUp(error)
   }
+}
+
+function isReply(error: unknown): boolean {
+  return error instanceof Error && error.name === 'ReplyError'
 }

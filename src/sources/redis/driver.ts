@@ -33,6 +33,7 @@ import {
   commandArguments,
   type ListedRow,
   leaseFor,
+  numberOf,
   renewalArguments,
   settingsArguments,
   settingsOf,
@@ -42,7 +43,6 @@ import {
   storedMessage,
   storedOutcome,
   text,
-  whole,
 } from './protocol.js'
 import type { Step, Turns } from './turn.js'
 
@@ -126,7 +126,7 @@ export class RedisDriver implements QueueDriver {
     const decode = (row: unknown[][]) =>
       row.map(([state, at], index): RenewResult => {
         const leaseMs = text(state) === 'stale' ? 0 : leaseFor(renewals[index]?.leaseMs ?? 0)
-        return { state: text(state) as RenewResult['state'], leaseMs, leaseExpiresAt: whole(at) }
+        return { state: text(state) as RenewResult['state'], leaseMs, leaseExpiresAt: numberOf(at) }
       })
     return this.#ask({ verb: 'renew', args: renewalArguments(renewals), decode, messages: renewals.length })
   }
@@ -166,7 +166,7 @@ export class RedisDriver implements QueueDriver {
 
   purge(states: readonly PurgeState[], limit: number, token: RequestToken): Reply<number> {
     const args = [limit, states.length, ...states]
-    return this.#ask({ verb: 'purge', args, decode: whole, token, messages: limit })
+    return this.#ask({ verb: 'purge', args, decode: numberOf, token, messages: limit })
   }
 
   pause(): Reply<void> {
@@ -194,7 +194,7 @@ export class RedisDriver implements QueueDriver {
 
   /** Places are reckoned anew in steps, of which the first is done. Nobody waits for the rest: any call goes on with them. */
   #rankOn(): void {
-    this.#ask({ verb: 'rank', args: [], decode: whole }).then((left) => {
+    this.#ask({ verb: 'rank', args: [], decode: numberOf }).then((left) => {
       if (left > 0) this.#rankOn()
     }, ignore)
   }

@@ -30,9 +30,9 @@ export interface RedisBackendOptions {
  * package `ioredis`.
  *
  * `target` is a URL (`redis://`, or `rediss://` for TLS), the options of an ioredis client (with `sentinels` and `name`
- * to follow the master that Sentinel names), or a client, of one server or of a `Cluster`. A client is only copied: two
- * connections of our own are made with its options, one for commands and one for hints, and it is neither used, blocked
- * nor closed. They are made at first use and let go when the last queue closes.
+ * to follow the master that Sentinel names), or a client, of one server or of a `Cluster`. A client is only copied: connections
+ * of our own are made with its options, one for commands and one for hints, and it is neither used, blocked nor closed.
+ * They are made at first use and let go when the last queue closes.
  *
  * Throws `InvalidOptionError` for bad options, without any password that the target holds. What is wrong with the server
  * shows at first use: `BackendUnavailableError` while it cannot be reached, is loading, or is a replica;

@@ -20,7 +20,7 @@ import { dueAtIn, recordIn } from './record.js'
 
 /** Text comes as a buffer. */
 export const text = (value: unknown): string => String(value)
-export const whole = (value: unknown): number => Number(value)
+export const numberOf = (value: unknown): number => Number(value)
 
 export function batchArguments(batch: readonly NewMessage[]): Argument[] {
   const args: Argument[] = [batch.length]
@@ -125,38 +125,19 @@ export function settingsOf(row: readonly Buffer[]): SharedSettings {
   return settings as unknown as SharedSettings
 }
 
-export function statsOf(row: unknown[]): QueueStats {
-  const [ready, delayed, claimed, dead, age, paused, enqueued, acked, forwarded, purged, expired, cancelled, dropped] =
-    row.map(whole) as [
-      number,
-      number,
-      number,
-      number,
-      number,
-      number,
-      number,
-      number,
-      number,
-      number,
-      number,
-      number,
-      number,
-    ]
-  return {
-    ready,
-    delayed,
-    claimed,
-    dead,
-    oldestReadyAgeMs: age,
-    paused: paused === 1,
-    enqueuedTotal: enqueued,
-    ackedTotal: acked,
-    forwardedTotal: forwarded,
-    purgedTotal: purged,
-    expiredTotal: expired,
-    cancelledTotal: cancelled,
-    droppedTotal: dropped,
-  }
+/** In the order in which the script answers them. */
+const STATS = [
+  ...(['ready', 'delayed', 'claimed', 'dead', 'oldestReadyAgeMs'] as const),
+  ...(['enqueuedTotal', 'ackedTotal', 'forwardedTotal', 'purgedTotal', 'expiredTotal'] as const),
+  ...(['cancelledTotal', 'droppedTotal'] as const),
+]
+
+export function statsOf([paused, ...row]: readonly number[]): QueueStats {
+  const numbers = Object.fromEntries(STATS.map((name, index) => [name, row[index] ?? 0])) as Record<
+    (typeof STATS)[number],
+    number
+  >
+  return { ...numbers, paused: paused === 1 }
 }
 
 /** What listings send of each message. */

@@ -2,7 +2,7 @@
  * The record of a message as the scripts pack it: lua/changes.lua has the same layout.
  */
 
-export interface Record {
+export interface MessageRecord {
   readonly attempt: number
   readonly deliveryCount: number
   readonly priority: number
@@ -24,11 +24,11 @@ const ARRIVED_AT = 41
 const AT = 53
 const CONSUMER = 61
 
-export function recordIn(packed: Buffer): Record {
+export function recordIn(packed: Buffer): MessageRecord {
   const consumerEnd = CONSUMER + 2 + packed.readUInt16BE(CONSUMER)
   const keyEnd = consumerEnd + 4 + packed.readUInt32BE(consumerEnd)
   const headersEnd = keyEnd + 4 + packed.readUInt32BE(keyEnd)
-  const record: { -readonly [K in keyof Record]: Record[K] } = {
+  const record: { -readonly [K in keyof MessageRecord]: MessageRecord[K] } = {
     attempt: packed.readUInt32BE(ATTEMPT),
     deliveryCount: packed.readUInt32BE(DELIVERIES),
     priority: packed.readUInt16BE(PRIORITY),

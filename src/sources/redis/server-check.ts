@@ -5,7 +5,7 @@
 import { UnsupportedError } from '../../errors.js'
 import type { RedisClient } from './client.js'
 
-/** ZMSCORE came with it. */
+/** LPOP of many came with it. */
 const OLDEST_VERSION = [6, 2] as const
 
 /** Rejects for a server that is too old, and warns of one that evicts keys. */

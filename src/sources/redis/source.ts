@@ -14,14 +14,14 @@ const MODULES = [
   { name: 'admission', lazy: true },
 ]
 
-/** The verbs of each script. */
-const VERBS = {
+/** The files with the verbs of each script. */
+const FILES = {
   enqueue: ['enqueue'],
   consume: ['settle', 'claim'],
   administer: ['inspect', 'dead'],
 }
 
-export type ScriptName = keyof typeof VERBS
+export type ScriptName = keyof typeof FILES
 
 function textOf(file: string): string {
   return readFileSync(new URL(`./lua/${file}.lua`, import.meta.url), 'utf8')
@@ -31,8 +31,8 @@ function textOf(file: string): string {
  * Each module is a function of its own that is called at once or lazily: what a file names stays in it, and functions are
  * made much faster where few local names are in sight.
  */
-function scriptOf(name: ScriptName): string {
-  const modules = [...MODULES, ...VERBS[name].map((verb) => ({ name: verb, lazy: false }))]
+function textOfScript(name: ScriptName): string {
+  const modules = [...MODULES, ...FILES[name].map((file) => ({ name: file, lazy: false }))]
   const texts = modules.map(({ name, lazy }) => {
     const body = `function()\n${textOf(name)}end`
     return lazy ? `local ${name} = lazy(${body})\n` : `local ${name} = (${body})()\n`
@@ -41,7 +41,7 @@ function scriptOf(name: ScriptName): string {
 }
 
 export const SOURCES: Readonly<Record<ScriptName, string>> = {
-  enqueue: scriptOf('enqueue'),
-  consume: scriptOf('consume'),
-  administer: scriptOf('administer'),
+  enqueue: textOfScript('enqueue'),
+  consume: textOfScript('consume'),
+  administer: textOfScript('administer'),
 }

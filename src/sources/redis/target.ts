@@ -2,7 +2,7 @@
  * How the server is reached: what a caller gave, turned into clients of our own.
  */
 import { Redis, type RedisOptions } from 'ioredis'
-import { InvalidOptionError } from '../../errors.js'
+import { BackendUnavailableError, InvalidOptionError } from '../../errors.js'
 import type { RedisClient } from './client.js'
 
 /** A client of ioredis, which is copied and left alone, or the options of one, or a URL. */
@@ -62,10 +62,13 @@ function isClient(value: unknown): value is RedisClient {
   return typeof candidate?.callBuffer === 'function' && typeof candidate.duplicate === 'function'
 }
 
-/** Anything else that can connect is a client of another kind, whose options we would not find. */
+/**
+ * Anything else that can connect is a client of another kind, whose options we would not find. Options inside a
+ * `connection`, as other libraries have them, would be overlooked, and mean a server of this machine.
+ */
 function isOptions(given: unknown): given is RedisOptions {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) return false
-  return !('connect' in given || 'sendCommand' in given)
+  return !('connect' in given || 'sendCommand' in given || 'connection' in given)
 }
 
 /** `redis:`, or `rediss:` for TLS. */
@@ -129,7 +132,8 @@ function clusterTarget(given: RedisClient): Target {
     subscriber(commands) {
       const nodes = commands?.nodes?.() ?? []
       const node = nodes[Math.floor(Math.random() * nodes.length)]
-      return (node as RedisClient).duplicate(SUBSCRIBING as never)
+      if (node === undefined) throw new BackendUnavailableError('no node of the Redis cluster is known')
+      return node.duplicate(SUBSCRIBING as never)
     },
   }
 }

@@ -8,9 +8,9 @@ import { tour } from './tour.js'
 /** All that the scripts and this library send, and what the client sends to greet a server. */
 const COMMANDS = [
   ...['eval', 'evalsha', 'subscribe', 'unsubscribe', 'ping', 'publish', 'time'],
-  ...['hset', 'hget', 'hmget', 'hdel', 'hkeys', 'hscan', 'hlen', 'hstrlen', 'exists', 'unlink', 'pexpire', 'pexpireat'],
+  ...['hset', 'hmget', 'hdel', 'hkeys', 'hscan', 'hlen', 'hstrlen', 'exists', 'unlink', 'pexpireat'],
   ...['rpush', 'lpop', 'llen', 'lrange'],
-  ...['zadd', 'zrem', 'zrange', 'zrangebyscore', 'zcard', 'zcount', 'zscore', 'zmscore', 'zscan', 'zrank'],
+  ...['zadd', 'zrem', 'zrange', 'zrangebyscore', 'zcard', 'zcount', 'zscore', 'zscan', 'zrank'],
 ]
 
 interface Seen {

@@ -2,12 +2,12 @@
 import { fileURLToPath } from 'node:url'
 import { type Delivery, mergeMap, pipe, type Queue, run, type SourceEvent } from 'millrace'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { Child } from '../../support/child.js'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
 import { until } from '../../support/wait.js'
-import { Child } from '../sqlite/child.js'
 import type { Said } from './outages-child.js'
 import { Effects, Rig, startRelay, timed } from './rig.js'
 

@@ -64,6 +64,12 @@ local function unpacked(id, packed)
     rest = rest <= #packed and string.sub(packed, rest) or '' }
 end
 
+-- False for what is no record: somebody has written it by hand.
+local function readable(id, packed)
+  local isRecord, message = pcall(unpacked, id, packed)
+  return isRecord and message
+end
+
 local function pack(message)
   local consumer, key, headers = message.consumer, message.key, message.headers
   local packed = struct.pack(LAYOUT, message.state, message.flags, message.again, message.priority, message.size,
@@ -94,7 +100,7 @@ local function look_up(queue, ids)
     local last = math.min(#ids, from + CHUNK - 1)
     for index, packed in ipairs(redis.call('HMGET', queue.messages, unpack(ids, from, last))) do
       local id = ids[from + index - 1]
-      if known[id] == nil then known[id] = packed and unpacked(id, packed) end
+      if known[id] == nil then known[id] = packed and readable(id, packed) or false end
     end
   end
 end
@@ -173,7 +179,7 @@ end
 
 return {
   in_chunks = in_chunks, flush = flush, put = put, take_out = take_out, first = first, length = length,
-  range = range, unpacked = unpacked, pack = pack, extra = extra, has = has, set_flag = set_flag, look_up = look_up,
+  range = range, readable = readable, pack = pack, extra = extra, has = has, set_flag = set_flag, look_up = look_up,
   read = read, write = write, drop_payload = drop_payload, remove = remove, put_payload = put_payload,
   payloads_of = payloads_of, save = save, TAKEN = TAKEN, CANCEL = CANCEL, WATCHED = WATCHED, BURY = BURY,
 }

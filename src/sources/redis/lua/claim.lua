@@ -93,7 +93,7 @@ remembered.claim = function(reply, queue)
   if #claims == 0 then return nil end
   for index = 1, #claims, 3 do
     kept[#kept + 1] = claims[index]
-    kept[#kept + 1] = queues.whole(queue.known[claims[index]].fence)
+    kept[#kept + 1] = queues.digits(queue.known[claims[index]].fence)
   end
   return kept
 end

@@ -98,7 +98,7 @@ end
 verbs.stats = function(queue)
   local ready, delayed = changes.length(queue.ready), changes.length(queue.delayed)
   local claimed, dead = changes.length(queue.claimed), changes.length(queue.dead)
-  return { ready, delayed, claimed, dead, oldest_age(queue), queue.paused, queue.enqueued, queue.acked,
+  return { queue.paused, ready, delayed, claimed, dead, oldest_age(queue), queue.enqueued, queue.acked,
     queue.forwarded, queue.purged, queue.expired, queue.cancelled, queue.dropped }
 end
 

@@ -61,7 +61,7 @@ end
 -- What this call has to tell to those who wait.
 local function tell(queue)
   if queue.roused or (queue.filled and queue.wasEmpty) then queues.hint(queue, 'ready')
-  elseif queue.sooner then queues.hint(queue, 'due:' .. queues.whole(math.max(0, queue.sooner - queues.now))) end
+  elseif queue.sooner then queues.hint(queue, 'due:' .. queues.digits(math.max(0, queue.sooner - queues.now))) end
 end
 
 local function leave_ready(queue, message, found)
@@ -163,7 +163,8 @@ local function trim_excess(queue)
   local ids, gone = redis.call('LPOP', queue.ended, math.min(excess, TRIM_STEP)), {}
   for index, packed in ipairs(redis.call('HMGET', queue.messages, unpack(ids))) do
     local id = ids[index]
-    if queue.known[id] == nil and packed and string.byte(packed, 1) >= DONE and string.byte(packed, 3) == 0 then
+    local state, again = string.byte(packed or '', 1), string.byte(packed or '', 3)
+    if queue.known[id] == nil and again == 0 and state >= DONE then
       gone[#gone + 1] = id
     else forget_outcome(queue, id) end
   end

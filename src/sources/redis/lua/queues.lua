@@ -22,7 +22,7 @@ local DEFAULT_RULES = {
 local opened = {}
 
 -- A number as text: Lua itself loses what is beyond 14 digits. As an argument of a command none is lost.
-local function whole(number)
+local function digits(number)
   return string.format('%.0f', number)
 end
 
@@ -75,6 +75,6 @@ local function hint(queue, text)
 end
 
 return {
-  whole = whole, instant = instant, refused = refused, open = open, save_counters = save_counters, hint = hint,
+  digits = digits, instant = instant, refused = refused, open = open, save_counters = save_counters, hint = hint,
   FORMAT = FORMAT, NEVER = NEVER, LATEST = LATEST, now = now, DEFAULT_RULES = DEFAULT_RULES, opened = opened,
 }

@@ -96,8 +96,8 @@ local function audit(queue)
   for index = 1, #scanned[2], 2 do
     local id = scanned[2][index]
     if queue.known[id] == nil then
-      queue.known[id] = changes.unpacked(id, scanned[2][index + 1])
-      check(queue, queue.known[id])
+      queue.known[id] = changes.readable(id, scanned[2][index + 1])
+      if queue.known[id] then check(queue, queue.known[id]) end
     end
   end
   queue.audited = tonumber(scanned[1])

@@ -216,7 +216,7 @@ export class Consumer<T> implements ClaimOwner, IntakeOwner<T>, Stoppable, Membe
 
   /** Hints were missed: one of them may have been of a cancel. */
   onHintsMissed(): void {
-    this.leases.check([...this.held])
+    this.leases.checkAll()
   }
 
   onUp(): void {

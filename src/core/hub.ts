@@ -41,11 +41,13 @@ export class Hub implements RequestContext {
   /** Rises with every hint: a claim that was sent before the last one may have missed what it hinted at. */
   epoch = 0
   closed = false
-  /** How many requests have failed and go on. */
-  unanswered = 0
   /** Hints do not come, whatever the features say. */
   deaf = false
 
+  /** How many requests have failed and go on. */
+  private unanswered = 0
+  /** Hints have come again while a request still went unanswered. */
+  private upWithheld = false
   private readonly due: DueTimer
   private readonly eager = new Set<HubMember>()
   private readonly watchers = new Set<(hint: Hint) => void>()
@@ -141,7 +143,18 @@ export class Hub implements RequestContext {
     for (const member of [...this.members]) member.onDown(error)
   }
 
+  onUnanswered(error: unknown): void {
+    this.unanswered += 1
+    this.onDown(error)
+  }
+
+  onEnded(): void {
+    this.unanswered -= 1
+    if (this.unanswered === 0 && this.upWithheld) this.onUp()
+  }
+
   onUp(): void {
+    this.upWithheld = false
     for (const member of [...this.members]) member.onUp()
     this.wake()
   }
@@ -212,8 +225,9 @@ export class Hub implements RequestContext {
   /** Hints come again. That the store can be reached is another matter: a request that goes unanswered knows better. */
   private readAgain(): void {
     for (const member of [...this.members]) member.onHintsMissed()
-    if (this.unanswered === 0) this.onUp()
-    else this.wake()
+    this.upWithheld = this.unanswered > 0
+    if (this.upWithheld) this.wake()
+    else this.onUp()
   }
 
   private hinted(hint: Hint): void {

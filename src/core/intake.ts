@@ -8,7 +8,7 @@
  * A claim request is never abandoned: whatever a late answer grants is released, newest first.
  */
 import type { Claim, ClaimReply } from '../driver.js'
-import { BackendUnavailableError, type DecodeError } from '../errors.js'
+import { BackendUnavailableError, type DecodeError, TokenExpiredError } from '../errors.js'
 import type { SourceEvent } from '../events.js'
 import type { Eventual } from '../eventual.js'
 import { ClaimCall, type ClaimListener, type ClaimTerms } from './claim-call.js'
@@ -192,6 +192,8 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
 
   onClaimFailed(error: unknown, asked: number): void {
     this.state = 'idle'
+    // It was asked for longer than answers are kept: what it granted, if anything, lapses by itself.
+    if (this.owner.open && error instanceof TokenExpiredError) return this.soon()
     if (this.owner.open) return this.break(error)
     // No answer within the bound: whatever it granted lapses by itself.
     this.owner.onLastClaim(asked)

@@ -57,6 +57,12 @@ export class LeaseKeeper {
     this.settling = true
   }
 
+  /** Hints were missed: asks after all claims that are renewed at all. */
+  checkAll(): void {
+    const now = this.holder.hub.clock.now()
+    this.check([...this.holder.held].filter((claim) => now - claim.aliveAt < this.options.maxLeaseMs))
+  }
+
   /** Renews now, out of turn: a hint said that something about these claims changed. */
   check(claims: readonly HeldClaim[]): void {
     // The answer to a renewal that is on its way may be older than what the hint is about.
@@ -78,7 +84,7 @@ export class LeaseKeeper {
     const clock = this.holder.hub.clock
     if (claim.state !== 'held' || claim.expireIfLate()) return Eventual.resolved('stale')
     if (clock.now() + ms > claim.aliveAt + this.options.maxLeaseMs) return Eventual.resolved('capped')
-    return this.send([claim], () => ms).then((results) => {
+    return this.send([claim], ms).then((results) => {
       return results[0]?.state === 'stale' || claim.state === 'ended' ? 'stale' : 'extended'
     })
   }
@@ -139,21 +145,17 @@ export class LeaseKeeper {
     if (this.toCheck.length > 0) this.check(this.toCheck.splice(0))
   }
 
-  private send(
-    claims: readonly HeldClaim[],
-    leaseMsOf = (held: HeldClaim) => this.leaseMsFor(held),
-  ): Eventual<readonly RenewResult[]> {
+  private send(claims: readonly HeldClaim[], leaseMs?: number): Eventual<readonly RenewResult[]> {
     const { hub } = this.holder
     const sentAt = hub.clock.now()
     const renewals = claims.map((held) => ({
       id: held.claim.id,
       token: held.claim.token,
-      leaseMs: leaseMsOf(held),
+      leaseMs: leaseMs ?? this.leaseMsFor(held),
       ...(held.progress && { progress: held.progress }),
     }))
-    const boundMs = Math.max(...renewals.map(({ leaseMs }) => leaseMs))
     return hub
-      .request(() => hub.driver.renew(renewals), boundMs)
+      .request(() => hub.driver.renew(renewals), leaseMs ?? this.options.leaseMs)
       .then((results) => {
         claims.forEach((claim, index) => {
           const result = results[index]

@@ -19,10 +19,10 @@ const LONGEST_BACKOFF_MS = 2_000
 export interface RequestContext {
   readonly clock: Clock
   readonly session: Session
-  /** Counted here: requests that have failed and go on. */
-  unanswered: number
-  /** An attempt failed; the request goes on. */
-  onDown(error: unknown): void
+  /** A request that had failed is asked no more: it was answered, or given up. */
+  onEnded(): void
+  /** A first attempt failed; the request goes on. */
+  onUnanswered(error: unknown): void
   /** A request that had failed before was answered. */
   onUp(): void
 }
@@ -109,8 +109,7 @@ export class Request<T> {
     this.lastError = error
     this.failures += 1
     if (this.failures > 1) return
-    this.context.unanswered += 1
-    this.context.onDown(error)
+    this.context.onUnanswered(error)
   }
 
   private succeed(value: T): void {
@@ -139,7 +138,7 @@ export class Request<T> {
   }
 
   private end(): void {
-    if (this.failures > 0) this.context.unanswered -= 1
+    if (this.failures > 0) this.context.onEnded()
     this.retry?.stop()
     this.deadline?.stop()
     this.context.session.end(this.token)

@@ -2,6 +2,7 @@ import { consume, type Delivery, drain, mergeMap, pipe, run } from 'millrace'
 import { marbles } from 'millrace/testing'
 import { interval, last, NEVER, type Observable, of, take, tap } from 'rxjs'
 import { describe, expect, it } from 'vitest'
+import { hinted } from '../../src/testing/conformance/hinted.js'
 import { eventsOf } from '../support/events.js'
 import { expectStats, memoryQueue, queueOn } from '../support/queues.js'
 import { gate, until } from '../support/wait.js'
@@ -112,6 +113,20 @@ describe('leases while handling', () => {
     await until('the signal aborts', () => value?.signal.aborted === true)
     expect(value?.signal.reason).toMatchObject({ why: 'capped' })
     expect(await queue.receive()).toMatchObject({ attempt: 2 })
+    await source.stop()
+  })
+
+  it('B12 nor is its claim kept alive by hints that come again and again', async () => {
+    const hints = hinted(memoryQueue().backend)
+    const queue = queueOn(hints.backend, { leaseMs: 60 })
+    await queue.enqueue('a')
+    const source = queue.source({ maxLeaseMs: 100 })
+    const { value } = await source[Symbol.asyncIterator]().next()
+    await until('the signal aborts', () => {
+      hints.tell({ kind: 'up' })
+      return value?.signal.aborted === true
+    })
+    expect(value?.signal.reason).toMatchObject({ why: 'capped' })
     await source.stop()
   })
 

@@ -6,7 +6,7 @@ import type { RedisClient } from './client.js'
 import { Connection } from './connection.js'
 import { type DriverHost, MAX_BATCH, MAX_BATCH_BYTES, RedisDriver } from './driver.js'
 import { Hints } from './hints.js'
-import { channelOf, prefixOf, tagOf } from './keys.js'
+import { channelOf, type KeySpace, prefixOf, queueIn, tagOf } from './keys.js'
 import { scripts } from './script.js'
 import type { Target } from './target.js'
 import { type Call, Turns } from './turn.js'
@@ -36,18 +36,17 @@ export class RedisBackend implements Backend, DriverHost {
   usable = true
 
   readonly #target: Target
-  readonly #hashTag: string | undefined
+  readonly #space: KeySpace
   readonly #replicas: number
   readonly #connection: Connection
   readonly #hints: Hints
   readonly #turns = new Map<string, Turns>()
-  readonly #queues = new Map<string, string>()
   readonly #owners = new Map<RedisDriver, BackendOwner>()
   #closing: Promise<void> | undefined
 
   constructor(target: Target, hashTag: string | undefined, replicas: number) {
     this.#target = target
-    this.#hashTag = hashTag
+    this.#space = { keyPrefix: target.keyPrefix, hashTag }
     this.#replicas = replicas
     this.#connection = new Connection(target)
     this.#hints = new Hints(() => this.#subscriber())
@@ -81,13 +80,11 @@ export class RedisBackend implements Backend, DriverHost {
   }
 
   prefixOf(queue: string): string {
-    const prefix = prefixOf({ keyPrefix: this.#target.keyPrefix, hashTag: this.#hashTag }, queue)
-    this.#queues.set(prefix, queue)
-    return prefix
+    return prefixOf(this.#space, queue)
   }
 
   queueOf(prefix: string): string {
-    return this.#queues.get(prefix) ?? prefix
+    return queueIn(this.#space, prefix)
   }
 
   /** In a cluster only what shares a slot can change in one step. */
@@ -106,13 +103,14 @@ export class RedisBackend implements Backend, DriverHost {
     return replied(undefined)
   }
 
-  readonly #call: Call = (script, keys, args) =>
+  readonly #call: Call = (script, keys, args, bytes) =>
     this.#connection.use(
       (client) => {
         const replies = scripts[script].run(client, keys, args)
         return this.#replicas === 0 ? replies : this.#replicated(client, replies)
       },
       this.#target.isCluster ? tagOf(keys[0] ?? '') : '',
+      bytes,
     )
 
   async #replicated(client: RedisClient, replies: Promise<unknown[]>): Promise<unknown[]> {
@@ -129,9 +127,7 @@ export class RedisBackend implements Backend, DriverHost {
 
   #forget(queue: string): void {
     for (const driver of this.#owners.keys()) if (driver.queue === queue) return
-    const prefix = this.prefixOf(queue)
-    this.#turns.delete(prefix)
-    this.#queues.delete(prefix)
+    this.#turns.delete(this.prefixOf(queue))
   }
 
   #letGoOfServer(): void {

@@ -5,6 +5,8 @@ export interface RedisClient {
   /** `'ready'` when commands are taken, `'end'` when it is closed for good, … */
   readonly status: string
   readonly options: object
+  /** The socket, while there is one. A cluster has none of its own. */
+  readonly stream?: { readonly bytesRead?: number } | undefined
   /** Sends any command; replies that are strings come as buffers. */
   callBuffer(command: string, ...args: (string | number | Uint8Array)[]): Promise<unknown>
   subscribe(...channels: string[]): Promise<unknown>

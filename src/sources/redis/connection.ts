@@ -5,24 +5,15 @@
  * for long while it owed an answer is cut and made anew, and all that it owed fails as unavailable: the engine asks
  * again, with the same tokens.
  */
-import { BackendUnavailableError, ClosedError } from '../../errors.js'
+import { ClosedError } from '../../errors.js'
 import type { RedisClient } from './client.js'
 import { asBackendError } from './errors.js'
+import { Patience } from './patience.js'
 import { checkServer } from './server-check.js'
 import type { Target } from './target.js'
 
-/** How long a connection may owe an answer. Doubled each time it is cut in a row, as the server may be slow. */
-const PATIENCE_MS = 2_000
-const LONGEST_PATIENCE_MS = 30_000
 /** How long a command waits for a connection that is being made. */
 const READY_MS = 5_000
-
-/** What one node owes. */
-interface Line {
-  quietSince: number
-  /** How to give up each reply. */
-  readonly owed: Set<(error: Error) => void>
-}
 
 export class Connection {
   readonly #target: Target
@@ -30,24 +21,24 @@ export class Connection {
   #ready: Promise<RedisClient> | undefined
   #checked: Promise<void> | undefined
   #lastError: unknown
-  /** What the server refused while the connection was made: its database, for one. The client would go on in another. */
+  /** What the server refused while the connection was made: its database, say. The client would go on in another. */
   #refusal: unknown
 
-  /** What is owed, by lines: in a cluster one node may be silent while the others are busy. */
-  readonly #lines = new Map<string, Line>()
   /** Who waits for a connection that is being made. */
   readonly #waiting = new Set<(error: Error) => void>()
-  #patienceMs = PATIENCE_MS
-  #watch: NodeJS.Timeout | undefined
+  readonly #patience = new Patience(
+    () => this.#client,
+    () => this.#client?.disconnect(true),
+  )
 
   constructor(target: Target) {
     this.#target = target
   }
 
   /** Sends commands when the connection is ready. Rejects when it cannot be made, or is silent or broken meanwhile. */
-  async use<T>(send: (client: RedisClient) => Promise<T>, line = ''): Promise<T> {
+  async use<T>(send: (client: RedisClient) => Promise<T>, line: string, bytes: number): Promise<T> {
     const client = this.#isUsable() ? (this.#client as RedisClient) : await this.ready()
-    return this.#watched(send(client), line)
+    return this.#patience.follow(send(client), line, bytes)
   }
 
   /** The client once it takes commands. */
@@ -69,8 +60,7 @@ export class Connection {
     this.#ready = undefined
     this.#checked = undefined
     this.#giveUp(new ClosedError('the redis backend'))
-    clearTimeout(this.#watch)
-    this.#watch = undefined
+    this.#patience.stop()
   }
 
   #isUsable(): boolean {
@@ -82,7 +72,7 @@ export class Connection {
     const client = this.#open()
     if (client.status !== 'ready') await this.#becomesReady(client)
     if (this.#refusal !== undefined) throw asBackendError(this.#refusal)
-    this.#checked ??= this.#watched(checkServer(client))
+    this.#checked ??= this.#patience.follow(checkServer(client))
     try {
       await this.#checked
     } catch (error) {
@@ -103,6 +93,9 @@ export class Connection {
     client.on('connect', () => {
       this.#refusal = undefined
     })
+    client.on('ready', () => {
+      this.#lastError = undefined
+    })
     this.#client = client
     return client
   }
@@ -115,7 +108,6 @@ export class Connection {
       }
       const onReady = () => {
         end()
-        this.#lastError = undefined
         resolve()
       }
       const onClose = () => fail(this.#lastError ?? new Error('the connection was closed'))
@@ -142,65 +134,11 @@ export class Connection {
     })
   }
 
-  #watched<T>(reply: Promise<T>, line = ''): Promise<T> {
-    return new Promise((resolve, reject) => {
-      this.#owe(line, reject)
-      reply.then(
-        (value) => {
-          this.#patienceMs = PATIENCE_MS
-          this.#paid(line, reject)
-          resolve(value)
-        },
-        (error) => {
-          this.#paid(line, reject)
-          reject(error)
-        },
-      )
-    })
-  }
-
-  #owe(name: string, giveUp: (error: Error) => void): void {
-    let line = this.#lines.get(name)
-    if (line === undefined) {
-      line = { quietSince: performance.now(), owed: new Set() }
-      this.#lines.set(name, line)
-    }
-    line.owed.add(giveUp)
-    // It is left running when all is answered, and looks then whether anything is owed: far cheaper than one for each.
-    if (this.#watch === undefined) this.#look(this.#patienceMs)
-  }
-
-  #paid(name: string, giveUp: (error: Error) => void): void {
-    const line = this.#lines.get(name)
-    if (!line?.owed.delete(giveUp)) return
-    line.quietSince = performance.now()
-    if (line.owed.size === 0) this.#lines.delete(name)
-  }
-
-  #look(inMs: number): void {
-    this.#watch = setTimeout(() => {
-      this.#watch = undefined
-      if (this.#lines.size === 0) return
-      const quietSince = Math.min(...[...this.#lines.values()].map((line) => line.quietSince))
-      const leftMs = quietSince + this.#patienceMs - performance.now()
-      if (leftMs <= 0) this.#cut()
-      else this.#look(leftMs)
-    }, inMs)
-    this.#watch.unref()
-  }
-
-  #cut(): void {
-    const error = new BackendUnavailableError(`Redis did not answer for ${this.#patienceMs} ms`)
-    this.#patienceMs = Math.min(2 * this.#patienceMs, LONGEST_PATIENCE_MS)
-    this.#client?.disconnect(true)
-    this.#giveUp(error)
-  }
-
   #giveUp(error: Error): void {
-    const owed = [...this.#waiting, ...[...this.#lines.values()].flatMap((line) => [...line.owed])]
+    const waiting = [...this.#waiting]
     this.#waiting.clear()
-    this.#lines.clear()
-    for (const giveUp of owed) giveUp(error)
+    for (const giveUp of waiting) giveUp(error)
+    this.#patience.giveUp(error)
   }
 }
 

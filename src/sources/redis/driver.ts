@@ -38,6 +38,7 @@ import {
   settingsArguments,
   settingsOf,
   settleResult,
+  sizeOf,
   statsOf,
   storedDeadLetter,
   storedMessage,
@@ -92,7 +93,7 @@ export class RedisDriver implements QueueDriver {
   }
 
   enqueue(batch: readonly NewMessage[], token: RequestToken): Reply<readonly EnqueueStatus[]> {
-    const bytes = batch.reduce((sum, message) => sum + message.bytes.byteLength, 0)
+    const bytes = batch.reduce((sum, message) => sum + sizeOf(message.bytes, message.headers), 0)
     const error = checkBatch(batch, bytes)
     if (error) return refused(error)
     const decode = (row: number[]) => row.map((stored): EnqueueStatus => (stored === 1 ? 'enqueued' : 'duplicate'))
@@ -192,7 +193,7 @@ export class RedisDriver implements QueueDriver {
     return this.#host.letGo(this)
   }
 
-  /** Places are reckoned anew in steps, of which the first is done. Nobody waits for the rest: any call goes on with them. */
+  /** Places are reckoned anew in steps. The first is done, and nobody waits for the rest: any call goes on with them. */
   #rankOn(): void {
     this.#ask({ verb: 'rank', args: [], decode: numberOf }).then((left) => {
       if (left > 0) this.#rankOn()

@@ -23,6 +23,13 @@ export function prefixOf({ keyPrefix, hashTag }: KeySpace, queue: string): strin
   return `${keyPrefix}millrace:${name}`
 }
 
+/** The queue of a prefix. */
+export function queueIn({ keyPrefix, hashTag }: KeySpace, prefix: string): string {
+  const name = prefix.slice(`${keyPrefix}millrace:`.length)
+  const shown = hashTag === undefined ? name.slice(1, -1) : name.slice(`{${escaped(hashTag)}}:`.length)
+  return shown.replace(/%(7B|7D|25)/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+}
+
 /** All keys of a queue but those of its callers' answers. */
 export function keysOf(prefix: string): string[] {
   return SUFFIXES.map((suffix) => `${prefix}:${suffix}`)

@@ -16,7 +16,7 @@ import type {
 } from '../../driver.js'
 import { DEFAULT_SETTINGS } from '../../driver.js'
 import type { Argument } from './client.js'
-import { dueAtIn, recordIn } from './record.js'
+import { dueAtIn, isCancelled, recordIn } from './record.js'
 
 /** Text comes as a buffer. */
 export const text = (value: unknown): string => String(value)
@@ -88,7 +88,7 @@ export function renewalArguments(renewals: readonly Renewal[]): Argument[] {
 }
 
 export function leaseFor(leaseMs: number): number {
-  return Math.max(1, Math.ceil(leaseMs))
+  return Math.min(Math.max(1, Math.ceil(leaseMs)), Number.MAX_SAFE_INTEGER)
 }
 
 export function claimReply([paused, nextDueMs, row]: [number, number, Buffer[]], leaseMs: number): ClaimReply {
@@ -100,9 +100,11 @@ export function claimReply([paused, nextDueMs, row]: [number, number, Buffer[]],
 function claimsIn(row: readonly Buffer[], leaseMs: number): Claim[] {
   const claims: Claim[] = []
   for (let index = 0; index < row.length; index += 3) {
-    const { at, consumer: _, ...shown } = recordIn(row[index + 1] as Buffer)
+    const record = row[index + 1] as Buffer
+    const { at, consumer: _, ...shown } = recordIn(record)
     const bytes = row[index + 2] as Buffer
-    claims.push({ id: text(row[index]), token: String(shown.fence), bytes, ...shown, leaseMs, leaseExpiresAt: at })
+    const claim = { id: text(row[index]), token: String(shown.fence), bytes, ...shown, leaseMs, leaseExpiresAt: at }
+    claims.push(isCancelled(record) ? { ...claim, cancelRequested: true } : claim)
   }
   return claims
 }
@@ -184,7 +186,8 @@ export function storedOutcome([state, detail]: unknown[]): StoredOutcome {
   return kind === 'dead' ? { state: 'dead', reason: text(detail) } : { state: kind }
 }
 
-function sizeOf(bytes: Uint8Array, headers: NewMessage['headers']): number {
+/** What a message is charged with: its payload and its headers. */
+export function sizeOf(bytes: Uint8Array, headers: NewMessage['headers']): number {
   const entries = Object.entries(headers ?? {})
   return entries.reduce(
     (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value),

@@ -15,6 +15,7 @@ export interface MessageRecord {
   readonly headers?: { readonly [name: string]: string }
 }
 
+const FLAGS = 1
 const PRIORITY = 3
 const ATTEMPT = 9
 const DELIVERIES = 13
@@ -23,6 +24,7 @@ const FENCE = 33
 const ARRIVED_AT = 41
 const AT = 53
 const CONSUMER = 61
+const CANCEL = 2
 
 export function recordIn(packed: Buffer): MessageRecord {
   const consumerEnd = CONSUMER + 2 + packed.readUInt16BE(CONSUMER)
@@ -40,6 +42,11 @@ export function recordIn(packed: Buffer): MessageRecord {
   if (keyEnd > consumerEnd + 4) record.key = packed.toString('utf8', consumerEnd + 4, keyEnd)
   if (headersEnd > keyEnd + 4) record.headers = JSON.parse(packed.toString('utf8', keyEnd + 4, headersEnd))
   return record
+}
+
+/** Whether it was cancelled while it was claimed. */
+export function isCancelled(packed: Buffer): boolean {
+  return (packed.readUInt8(FLAGS) & CANCEL) > 0
 }
 
 /** When a delayed message becomes ready. */

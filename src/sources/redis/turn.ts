@@ -41,7 +41,12 @@ interface Unanswered {
 }
 
 /** Calls a script on keys, with arguments, and answers one reply for each step. */
-export type Call = (script: ScriptName, keys: readonly string[], args: readonly Argument[]) => Promise<unknown[]>
+export type Call = (
+  script: ScriptName,
+  keys: readonly string[],
+  args: readonly Argument[],
+  bytes: number,
+) => Promise<unknown[]>
 
 export class Turns {
   readonly #prefix: string
@@ -78,7 +83,8 @@ export class Turns {
   async #send(steps: readonly PendingStep[]): Promise<void> {
     let replies: unknown[]
     try {
-      replies = await this.#call(scriptOf(steps[0]?.verb ?? ''), this.#keysOf(steps), argumentsOf(steps))
+      const script = scriptOf(steps[0]?.verb ?? '')
+      replies = await this.#call(script, this.#keysOf(steps), argumentsOf(steps), bytesOf(steps))
     } catch (error) {
       this.#fail(steps, asBackendError(error))
       return
@@ -112,8 +118,7 @@ export class Turns {
     const { askedAt = now } = this.#unanswered.get(nameOf(token)) ?? {}
     for (const [name, { token: earlier }] of this.#unanswered) {
       const isGivenUp = earlier.session === token.session && earlier.seq < token.floor
-      if (!isGivenUp) break
-      this.#unanswered.delete(name)
+      if (isGivenUp) this.#unanswered.delete(name)
     }
     return now - askedAt > REPEATABLE_MS
   }
@@ -172,6 +177,10 @@ function* grouped(steps: readonly PendingStep[]): Iterable<PendingStep[]> {
     bytes += moreBytes
   }
   yield group
+}
+
+function bytesOf(steps: readonly PendingStep[]): number {
+  return steps.reduce((sum, { bytes = 0 }) => sum + bytes, 0)
 }
 
 function nameOf({ session, seq }: RequestToken): string {

@@ -52,7 +52,9 @@ local function clear(queue, count, bytes)
     if not oldest then return end
     local id = moves.id_of(oldest)
     local message = changes.read(queue, id)
-    if message then
+    if message and (message.state ~= moves.READY or moves.member(message) ~= oldest) then
+      upkeep().disown(queue, queue.ready, oldest)
+    elseif message then
       moves.lift(queue, message)
       queue.dropped = queue.dropped + 1
       ends().forget(queue, message)

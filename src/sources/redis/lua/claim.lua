@@ -26,6 +26,8 @@ local function next_ready(queue, limit)
   for index, id in ipairs(ids) do
     local message = changes.read(queue, id)
     if not message then upkeep().strike_out(queue, queue.ready, members[index], id)
+    elseif message.state ~= moves.READY or moves.member(message) ~= members[index] then
+      upkeep().disown(queue, queue.ready, members[index])
     elseif message.expiresAt ~= queues.NEVER and message.expiresAt <= queues.now then ends().expire(queue, message)
     else
       messages[#messages + 1] = message
@@ -78,6 +80,8 @@ verbs.claim = function(queue, take)
     repeat
       local looked = grant_ready(queue, request, claims)
       left = left - looked
+      -- Who asked for more has seen it empty: what comes back later in this call is told.
+      if looked == 0 then queue.wasEmpty, queue.filled = true, false end
     until looked == 0 or left <= 0 or #claims >= 3 * request.max
     -- There may be more behind what was done away with: it is asked for again at once.
     queue.lookedInVain = left <= 0 and #claims < 3 * request.max

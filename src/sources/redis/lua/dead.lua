@@ -63,7 +63,10 @@ local function purge_some(queue, state, limit)
   changes.look_up(queue, ids)
   for index, id in ipairs(ids) do
     local message = changes.read(queue, id)
-    if message then purge(queue, message) else upkeep().strike_out(queue, queue[state], entries[index], id) end
+    if not message then upkeep().strike_out(queue, queue[state], entries[index], id)
+    elseif state ~= 'dead' and moves.member(message) ~= entries[index] then
+      upkeep().disown(queue, queue[state], entries[index])
+    else purge(queue, message) end
   end
   return #ids
 end

@@ -59,7 +59,10 @@ end
 
 -- Places are reckoned anew, a step here and the rest in calls that follow.
 local function begin_ranking(queue)
-  if not queue.rules.stepMs then redis.call('UNLINK', queue.oldest.key) end
+  if not queue.rules.stepMs then
+    changes.flush(queue.oldest)
+    redis.call('UNLINK', queue.oldest.key)
+  end
   queue.ranking = 1
   upkeep().rank(queue)
 end
@@ -146,6 +149,7 @@ end
 local function rank_after(queue, set, after)
   if after == '' then return 0 end
   local score, found = string.match(after, '^([^:]*):(.*)$')
+  if not tonumber(score) then return 0 end
   -- No two died at once, and an id may come right after another.
   if set == queue.dead then return redis.call('ZCOUNT', set.key, '-inf', score) end
   local probe = found .. '\0'

@@ -4,6 +4,8 @@ local READY, DELAYED, CLAIMED, DEAD, DONE, ELSEWHERE, CANCELLED, EXPIRED = 0, 1,
 -- Above every place of a message for which waiting makes up for priority.
 local STRICT = 4503599627370496
 local ARRIVALS = 4294967296
+-- Members have eleven digits for the time of arrival; this is in the year 2527.
+local FARTHEST = 17592186044415
 local TRIM_STEP = 1000
 local TRIM_STEP_LEAST = 10
 local MOST_TOO_MANY = 50
@@ -44,7 +46,9 @@ end
 -- Something is due at this instant. Those who wait know of the nearest one so far, and are told of an earlier one.
 local function expect(queue, at)
   if queue.nextAt > 0 and at >= queue.nextAt then return end
-  queue.nextAt, queue.sooner = at, at
+  -- Not known yet what is due first: whoever looks next finds out.
+  if queue.nextAt > 0 then queue.nextAt = at end
+  queue.sooner = math.min(queue.sooner or at, at)
 end
 
 -- Looks anew for what is due next.
@@ -125,7 +129,7 @@ end
 local function delay(queue, message, ms)
   message.state = DELAYED
   count_arrival(queue)
-  arrive_at(queue, message, queues.instant(queues.now + ms))
+  arrive_at(queue, message, math.min(queues.instant(queues.now + ms), FARTHEST))
   expect(queue, message.arrivedAt)
   changes.put(queue.delayed, member(message), message.arrivedAt)
   set_expiry(queue, message)

@@ -2,6 +2,8 @@
 
 -- How long answers are kept at least after their caller was last heard of.
 local KEPT_MS = 3600000
+-- Instants beyond would be written with an exponent, which PEXPIREAT does not take.
+local MOST_KEPT_MS = 2251799813685248
 local FEW = 100
 
 local cursor = 0
@@ -77,7 +79,7 @@ local function save_answers(queue, caller)
     fresh[#fresh + 1] = 'floor'
     fresh[#fresh + 1] = caller.raised
   end
-  local keepMs = math.max(KEPT_MS, 2 * queue.lease)
+  local keepMs = math.min(math.max(KEPT_MS, 2 * queue.lease), MOST_KEPT_MS)
   local expires = caller.keptUntil < queues.now + keepMs
   if expires then
     fresh[#fresh + 1] = 'until'

@@ -24,6 +24,13 @@ function upkeep.strike_out(queue, set, found, id)
   queue.readyBytes = math.max(0, queue.readyBytes - size)
 end
 
+-- An entry of an earlier message of the same id, whose record somebody has deleted by hand.
+function upkeep.disown(queue, set, found)
+  changes.take_out(set, found)
+  if set == queue.ready then changes.take_out(queue.oldest, found) end
+  queue.dropped = queue.dropped + 1
+end
+
 local function do_due(queue, set, limit, work)
   if limit <= 0 then return 0 end
   changes.flush(set)
@@ -32,7 +39,11 @@ local function do_due(queue, set, limit, work)
   changes.look_up(queue, ids)
   for index, id in ipairs(ids) do
     local message = changes.read(queue, id)
-    if message then work(queue, message) else upkeep.strike_out(queue, set, entries[index], id) end
+    if not message then upkeep.strike_out(queue, set, entries[index], id)
+    elseif set == queue.expiring and message.expiresAt == queues.NEVER then changes.take_out(set, id)
+    elseif set ~= queue.expiring and moves.member(message) ~= entries[index] then
+      upkeep.disown(queue, set, entries[index])
+    else work(queue, message) end
   end
   return #ids
 end

@@ -1,4 +1,4 @@
-import { consume, type Delivery, drain, mergeMap, pipe, run } from 'millrace'
+import { consume, type Delivery, drain, mergeMap, pipe, Queue, run } from 'millrace'
 import { marbles } from 'millrace/testing'
 import { interval, last, NEVER, type Observable, of, take, tap } from 'rxjs'
 import { describe, expect, it } from 'vitest'
@@ -118,7 +118,7 @@ describe('leases while handling', () => {
 
   it('B12 nor is its claim kept alive by hints that come again and again', async () => {
     const hints = hinted(memoryQueue().backend)
-    const queue = queueOn(hints.backend, { leaseMs: 60 })
+    const queue = new Queue<string>('q', { backend: hints.backend, leaseMs: 60 })
     await queue.enqueue('a')
     const source = queue.source({ maxLeaseMs: 100 })
     const { value } = await source[Symbol.asyncIterator]().next()

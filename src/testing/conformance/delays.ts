@@ -164,8 +164,8 @@ export const delays: Concern = {
 
     scenario('X2', 'a wait that ends leaves the delayed message to the next one', async (bench) => {
       const queue = bench.queue()
-      await queue.enqueue('a', { delayMs: 200 })
       const clock = stopwatch()
+      await queue.enqueue('a', { delayMs: 200 })
       const controller = new AbortController()
       const cancelled = queue.receive({ signal: controller.signal })
       const wait = next(queue)

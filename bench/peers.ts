@@ -24,6 +24,12 @@ export function installPeers(): void {
   if (status !== 0) throw new Error('npm ci failed in bench/peers')
 }
 
+/** Installs the servers that a bench starts, as the tests do. */
+export function installServers(): void {
+  const script = fileURLToPath(new URL('../scripts/setup-servers.mjs', import.meta.url))
+  if (spawnSync(process.execPath, [script], { stdio: 'inherit' }).status !== 0) throw new Error('a server is missing')
+}
+
 /**
  * The module of an installed peer, by the types that the caller gives: the compiler must do without the packages.
  * Undefined where the peer could not be built, as with a Node that is younger than it.

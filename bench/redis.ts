@@ -1,5 +1,5 @@
 /** Calls of the Redis backend, beside other queues on Redis and a script by hand. */
-import { installPeers } from './peers.js'
+import { installPeers, installServers } from './peers.js'
 import { blmove } from './redis/blmove.js'
 import { byHandFused } from './redis/by-hand.js'
 import { depthScenarios } from './redis/depth.js'
@@ -8,7 +8,7 @@ import { abortScenarios, latencyScenarios } from './redis/latency.js'
 import { memoryScenarios } from './redis/memory.js'
 import { processScenarios } from './redis/processes.js'
 import { products } from './redis/products.js'
-import { Server, serverVersion } from './redis/server.js'
+import { Server } from './redis/server.js'
 import { isTrial } from './redis/store.js'
 import { claimScenarios, enqueueScenarios } from './redis/throughput.js'
 import { runBench } from './runner.js'
@@ -16,6 +16,7 @@ import { runBench } from './runner.js'
 // An interrupted bench stops its server too.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
 installPeers()
+installServers()
 const all = await products()
 // Whoever polls has no place where waiting is measured.
 const waiting = [...all.filter((product) => product !== byHandFused), blmove]
@@ -42,7 +43,7 @@ await runBench({
   durability: 'none: redis-server without snapshots and without a log, on this host',
   packages: ['millrace', 'rxjs', 'ioredis', 'bullmq', 'bee-queue'],
   notes: [
-    `redis-server ${serverVersion()}, one for all, emptied before each run.`,
+    `redis-server ${await server.version()}, one for all, emptied before each run.`,
     'BullMQ removes jobs when they are finished; bee-queue too, and sends no events. Both keep their other defaults.',
     'By hand: one script, no ids, priorities, delays or outcomes; it waits for all of a claim before the next.',
   ],

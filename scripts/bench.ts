@@ -9,14 +9,12 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-const WITH_SERVER = new Set(['redis'])
-
 const root = fileURLToPath(new URL('..', import.meta.url))
 const [name, ...args] = process.argv.slice(2)
 
 if (name === undefined) list()
 else if (!existsSync(join(root, 'bench', `${name}.ts`))) refuse(name)
-else process.exitCode = servers(name) || build() || bench(name, args)
+else process.exitCode = build() || bench(name, args)
 
 function list(): void {
   const files = readdirSync(join(root, 'bench')).filter((file) => file.endsWith('.ts'))
@@ -43,12 +41,6 @@ function refuse(name: string): void {
   console.error(`there is no bench/${name}.ts`)
   list()
   process.exitCode = 1
-}
-
-/** Installs the servers, for the benches that need one. */
-function servers(name: string): number {
-  if (!WITH_SERVER.has(name)) return 0
-  return spawnSync(process.execPath, [join(root, 'scripts/setup-servers.mjs')], { stdio: 'inherit' }).status ?? 1
 }
 
 function build(): number {

@@ -1,6 +1,7 @@
 /** bee-queue: no events, nothing kept of finished jobs; it looks for stalled ones as its guide tells. */
+import type { Payload } from '../messages.js'
 import { importPeer } from '../peers.js'
-import type { Address, Payload, Product } from './store.js'
+import type { Address, Product } from './store.js'
 
 /** What the bench uses of it. */
 interface BeeModule {

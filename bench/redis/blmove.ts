@@ -1,6 +1,8 @@
 /** BLMOVE by hand: the server wakes the consumer itself. No leases; only the latency scenarios have it. */
+
 import { Redis } from 'ioredis'
-import type { AbortableHandler, Payload, Product } from './store.js'
+import type { Payload } from '../messages.js'
+import type { AbortableHandler, Product } from './store.js'
 
 export const blmove: Product = {
   name: 'BLMOVE by hand',

@@ -1,6 +1,7 @@
 /** BullMQ: finished jobs are removed, all else as it comes. */
+import type { Consume, Payload } from '../messages.js'
 import { importPeer } from '../peers.js'
-import { type Address, type Consume, LEASE_MS, type Payload, type Product } from './store.js'
+import { type Address, LEASE_MS, type Product } from './store.js'
 
 /** What the bench uses of it. */
 interface Bullmq {

@@ -1,8 +1,10 @@
 /** The same by hand: one connection, one script, and no code between them that a library would need. */
+
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
-import { type Consume, LEASE_MS, type Payload, type Product, type Store } from './store.js'
+import { type Consume, grouped, type Payload } from '../messages.js'
+import { LEASE_MS, type Product, type Store } from './store.js'
 
 /** How often it looks while nothing is ready. */
 const POLL_MS = 1
@@ -49,23 +51,6 @@ function productOf(name: string, consumeOf: (messages: Messages) => Consume<read
       }
     },
   }
-}
-
-function grouped(store: Store): Store {
-  let waiting: Payload[] = []
-  let stored: Promise<unknown> | undefined
-  const flush = () => {
-    const payloads = waiting
-    waiting = []
-    stored = undefined
-    return store.enqueueAll(payloads)
-  }
-  const enqueue = (payload: Payload) => {
-    waiting.push(payload)
-    stored ??= Promise.resolve().then(flush)
-    return stored
-  }
-  return { ...store, enqueue }
 }
 
 class Messages {

@@ -1,7 +1,8 @@
 /** What a message costs when many others are there. */
+import { fill, PAYLOAD, replaceAll } from '../messages.js'
 import { type Contender, type Sample, type Scenario, timed } from '../runner.js'
 import { costOf, type Server } from './server.js'
-import { type Connection, fill, now, PAYLOAD, type Product, type Store, scaled } from './store.js'
+import { type Connection, now, type Product, type Store, scaled } from './store.js'
 
 const MESSAGES = 20_000
 const LANES = 100
@@ -59,21 +60,9 @@ function atDepth(server: Server, product: Product, depth: Depth): Contender {
 
 async function measureAt(store: Store, server: Server): Promise<Sample> {
   const count = scaled(MESSAGES)
-  const [sample, amounts] = await costOf(server, count, () => timed(count, () => replace(store, count)))
+  const [sample, amounts] = await costOf(server, count, () => timed(count, () => replaceAll(store, LANES, count)))
   const latenciesMs = await claimOnes(store, scaled(CLAIMS))
   return { ...sample, amounts, ...(latenciesMs && { latenciesMs }) }
-}
-
-/** Each message that is handled enqueues another, so the depth stays. */
-async function replace({ enqueue, consume }: Store, count: number): Promise<void> {
-  const stop = new AbortController()
-  let left = count
-  const handler = async () => {
-    await enqueue(PAYLOAD)
-    left -= 1
-    if (left === 0) stop.abort()
-  }
-  await consume(LANES, handler, stop.signal)
 }
 
 async function claimOnes({ claim, enqueue }: Store, count: number): Promise<number[] | undefined> {

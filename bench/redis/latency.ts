@@ -1,9 +1,11 @@
 /** How soon a message reaches a handler that has nothing else to do, and how soon a consumer is gone. */
+
 import { setTimeout as sleep } from 'node:timers/promises'
+import { PAYLOAD } from '../messages.js'
 import type { Sample, Scenario } from '../runner.js'
 import { ChildConsumer } from './child.js'
 import type { Server } from './server.js'
-import { now, PAYLOAD, type Product, type Store, scaled, withConnection } from './store.js'
+import { now, type Product, type Store, scaled, withConnection } from './store.js'
 
 const MESSAGES = 300
 /** Between two messages, for the consumer to be done with the first and wait again. */

@@ -1,10 +1,9 @@
-/** Millrace, as a user would write it. */
-import { batch, mergeMap, pipe, Queue, run } from 'millrace'
+import { mergeMap, pipe, Queue, run } from 'millrace'
 import { redisBackend } from 'millrace/redis'
-import { LEASE_MS, type Payload, type Product } from './store.js'
+import type { Payload } from '../messages.js'
+import { storeOf } from '../millrace.js'
+import { LEASE_MS, type Product } from './store.js'
 
-/** How long a batch waits for its last members. */
-const WITHIN_MS = 10
 const HOUR_MS = 3_600_000
 
 export const millrace: Product = {
@@ -20,30 +19,12 @@ export const millrace: Product = {
         // Connects, which is nothing to measure.
         await queue.size()
         return {
-          enqueue: (payload) => queue.enqueue(payload),
-          enqueueAll: (payloads) => queue.enqueueAll(payloads.map((payload) => ({ payload }))),
-          consume: (size, handler, signal) =>
-            run(
-              pipe(
-                queue.source(),
-                mergeMap(({ payload }) => handler(payload), size),
-              ),
-              { signal },
-            ),
+          ...storeOf(queue),
           consumeAbortably: (size, handler, signal) =>
             run(
               pipe(
                 queue.source(),
                 mergeMap((delivery) => handler(delivery.payload, delivery.signal), size),
-              ),
-              { signal },
-            ),
-          consumeBatches: (size, handler, signal) =>
-            run(
-              pipe(
-                queue.source(),
-                batch({ size, withinMs: WITHIN_MS }),
-                mergeMap((deliveries) => handler(deliveries.map(({ payload }) => payload)), 1),
               ),
               { signal },
             ),

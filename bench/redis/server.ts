@@ -1,39 +1,23 @@
 /** A throwaway server that all contenders of a run share. */
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { createServer } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
+import { type RedisServer, startRedis } from '../../test/support/servers/redis-server.js'
 import type { Amounts } from '../runner.js'
 import { cpuUsOf, type Info, infoOf } from './info.js'
 import type { Address } from './store.js'
 
-const COMMAND = 'redis-server'
-const START_MS = 5_000
-
 export class Server {
   readonly address: Address
   readonly admin: Redis
-  readonly #process: ChildProcess
+  readonly #server: RedisServer
 
+  /** It ends with this process at the latest. */
   static async start(): Promise<Server> {
-    const port = await freePort()
-    const args = ['--port', `${port}`, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no']
-    const child = spawn(COMMAND, args, { stdio: 'ignore' })
-    // Also when the bench is interrupted or fails.
-    process.once('exit', () => child.kill('SIGKILL'))
-    const server = new Server(port, child)
-    const ended = once(child, 'exit').then(() => Promise.reject(new Error(`${COMMAND} ended`)))
-    const late = sleep(START_MS, undefined, { ref: false }).then(() => Promise.reject(new Error('no server in time')))
-    await Promise.race([server.admin.ping(), ended, late])
-    ended.catch(() => {})
-    late.catch(() => {})
-    return server
+    return new Server(await startRedis())
   }
 
-  private constructor(port: number, child: ChildProcess) {
-    this.address = { host: '127.0.0.1', port }
-    this.#process = child
+  private constructor(server: RedisServer) {
+    this.#server = server
+    this.address = { host: '127.0.0.1', port: server.port }
     this.admin = new Redis({ ...this.address, maxRetriesPerRequest: null })
     this.admin.on('error', () => {})
   }
@@ -47,11 +31,14 @@ export class Server {
     return infoOf(await this.admin.info())
   }
 
+  /** For the head of the report. */
+  async version(): Promise<string> {
+    return (await this.info()).get('redis_version') ?? 'unknown'
+  }
+
   async stop(): Promise<void> {
     this.admin.disconnect()
-    const ended = once(this.#process, 'exit')
-    this.#process.kill('SIGTERM')
-    await ended
+    await this.#server.stop()
   }
 }
 
@@ -66,18 +53,4 @@ export async function costOf<R>(server: Server, operations: number, work: () => 
     result,
     { 'server CPU µs per message': serverUs / operations, 'client CPU µs per message': (user + system) / operations },
   ]
-}
-
-/** For the head of the report. */
-export function serverVersion(): string {
-  return execFileSync(COMMAND, ['--version'], { encoding: 'utf8' }).match(/v=(\S+)/)?.[1] ?? 'unknown'
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address() as { port: number }
-  probe.close()
-  await once(probe, 'close')
-  return port
 }

@@ -1,4 +1,5 @@
 /** What the Redis bench asks of each contender. */
+import type { Consume, Payload } from '../messages.js'
 
 /** Where the server is. */
 export interface Address {
@@ -6,26 +7,11 @@ export interface Address {
   readonly port: number
 }
 
-export interface Payload {
-  readonly text: string
-}
-
-/** 200 bytes of JSON. */
-export const PAYLOAD: Payload = { text: 'x'.repeat(189) }
-
 /** For all who have leases or locks. */
 export const LEASE_MS = 30_000
 
-export type Handler<T> = (work: T) => Promise<void>
-
 /** Its signal aborts when the consumer is stopped while it runs. */
 export type AbortableHandler<T> = (work: T, signal: AbortSignal) => Promise<void>
-
-/**
- * Consumes until the signal aborts, which a handler may do: what it handles then is settled too. Fulfilled when the
- * consumer has stopped.
- */
-export type Consume<T, H = Handler<T>> = (size: number, handler: H, signal: AbortSignal) => Promise<unknown>
 
 /** One queue. */
 export interface Store {
@@ -68,27 +54,6 @@ export const isTrial = SHARE < 1
 
 export function scaled(count: number): number {
   return Math.max(1, Math.round(count * SHARE))
-}
-
-/** Puts `count` messages in. */
-export async function fill(count: number, putIn: (payloads: readonly Payload[]) => Promise<unknown>): Promise<void> {
-  for (let left = count; left > 0; left -= 1_000) await putIn(new Array<Payload>(Math.min(left, 1_000)).fill(PAYLOAD))
-}
-
-/** Consumes until `count` messages are settled. */
-export async function consumeAll<T>(
-  consume: Consume<T>,
-  size: number,
-  count: number,
-  sizeOf: (work: T) => number,
-): Promise<void> {
-  const stop = new AbortController()
-  let left = count
-  const handler = async (work: T) => {
-    left -= sizeOf(work)
-    if (left === 0) stop.abort()
-  }
-  await consume(size, handler, stop.signal)
 }
 
 /** One run on an own connection. */

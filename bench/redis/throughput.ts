@@ -1,9 +1,10 @@
 /** How many messages get in, and how many get handled, in a second. */
+import { consumeAll, fill, PAYLOAD, type Payload } from '../messages.js'
 import type { Sample, Scenario } from '../runner.js'
 import { timed } from '../runner.js'
 import { byHand, byHandGrouped } from './by-hand.js'
 import { costOf, type Server } from './server.js'
-import { consumeAll, fill, PAYLOAD, type Payload, type Product, type Store, scaled, withConnection } from './store.js'
+import { type Product, type Store, scaled, withConnection } from './store.js'
 
 const BATCH = 100
 const AT_ONCE = 100

@@ -1,8 +1,10 @@
 /** The same transactions by hand: no code between them that a library would need. */
+
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Database from 'better-sqlite3'
-import { type Consume, type Durability, type Payload, POLL_MS, type Product, type Store } from './store.js'
+import { type Consume, grouped, type Payload } from '../messages.js'
+import { type Durability, POLL_MS, type Product, type Store } from './store.js'
 
 const LEASE_MS = 30_000
 
@@ -42,21 +44,7 @@ export const byHandFused: Product = {
 export const byHandGrouped: Product = {
   name: 'by hand, a turn in one transaction',
   async open(path, durability) {
-    const store = await byHand.open(path, durability)
-    let waiting: Payload[] = []
-    let stored: Promise<unknown> | undefined
-    const flush = () => {
-      const payloads = waiting
-      waiting = []
-      stored = undefined
-      return store.enqueueAll(payloads)
-    }
-    const enqueue = (payload: Payload) => {
-      waiting.push(payload)
-      stored ??= Promise.resolve().then(flush)
-      return stored
-    }
-    return { ...store, enqueue }
+    return grouped(await byHand.open(path, durability))
   },
 }
 

@@ -1,6 +1,7 @@
 /** What a message costs when many others are queued. */
+import { fill, replaceAll } from '../messages.js'
 import { type Contender, type Scenario, timed } from '../runner.js'
-import { type Durability, fill, PAYLOAD, type Product, type Store, temporaryStore } from './store.js'
+import { type Durability, type Product, type Store, temporaryStore } from './store.js'
 
 const MESSAGES = 5_000
 const LANES = 10
@@ -30,23 +31,11 @@ function atDepth(product: Product, durability: Durability, depth: number, count:
     name: nameOf(depth),
     setUp: async () => {
       store = await temporaryStore(product, durability)
-      await fill(store, depth)
+      await fill(depth, store.enqueueAll)
     },
-    run: () => timed(count, async () => store && replace(store, count)),
+    run: () => timed(count, async () => store && replaceAll(store, LANES, count)),
     tearDown: async () => {
       await store?.close()
     },
   }
-}
-
-/** Each message that is handled enqueues another, so the depth stays. */
-async function replace({ enqueue, consume }: Store, count: number): Promise<void> {
-  const stop = new AbortController()
-  let left = count
-  const handler = async () => {
-    await enqueue(PAYLOAD)
-    left -= 1
-    if (left === 0) stop.abort()
-  }
-  await consume(LANES, handler, stop.signal)
 }

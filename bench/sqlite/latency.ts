@@ -1,10 +1,12 @@
 /** How soon a message that is enqueued reaches a handler that has nothing else to do. */
+
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { PAYLOAD } from '../messages.js'
 import type { Sample, Scenario } from '../runner.js'
-import { type Durability, PAYLOAD, type Product, type Store, type TemporaryStore, withStore } from './store.js'
+import { type Durability, type Product, type Store, type TemporaryStore, withStore } from './store.js'
 
 const MESSAGES = 200
 /** Between two messages, for the consumer to be done with the first and wait again. */

@@ -1,6 +1,7 @@
 /** liteque: a claim and a settlement per job; a claim reads and sorts all that is queued. */
+import type { Payload } from '../messages.js'
 import { importPeer } from '../peers.js'
-import { type Payload, POLL_MS, type Product } from './store.js'
+import { POLL_MS, type Product } from './store.js'
 
 /** What the bench uses of it. */
 interface Liteque {

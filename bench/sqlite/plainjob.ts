@@ -1,7 +1,9 @@
 /** plainjob: synchronous calls, one job at a time per worker, finished jobs stay in their table for a week. */
+
 import Database from 'better-sqlite3'
+import type { Payload } from '../messages.js'
 import { importPeer } from '../peers.js'
-import { type Payload, POLL_MS, type Product } from './store.js'
+import { POLL_MS, type Product } from './store.js'
 
 /** What the bench uses of it. */
 interface Plainjob {

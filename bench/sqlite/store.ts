@@ -3,22 +3,13 @@ import { rmSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Consume, Payload } from '../messages.js'
 
 /** What a commit has survived: in WAL `full` syncs every one, with `normal` a power cut may lose the last ones. */
 export type Durability = 'full' | 'normal'
 
-export interface Payload {
-  readonly text: string
-}
-
-/** 200 bytes of JSON. */
-export const PAYLOAD: Payload = { text: 'x'.repeat(189) }
-
 /** How often those look that are not woken. Their own defaults are a second, or none. */
 export const POLL_MS = 1
-
-/** Consumes until the signal aborts, which a handler may do: what it handles then is settled too. */
-export type Consume<T> = (size: number, handler: (work: T) => Promise<void>, signal: AbortSignal) => Promise<unknown>
 
 /** One open file. */
 export interface Store {
@@ -88,10 +79,4 @@ export async function withStore<R>(
   } finally {
     await store.close()
   }
-}
-
-/** Puts `count` messages in. */
-export async function fill({ enqueueAll }: Store, count: number): Promise<void> {
-  const payloads = new Array<Payload>(Math.min(count, 1_000)).fill(PAYLOAD)
-  for (let filled = 0; filled < count; filled += payloads.length) await enqueueAll(payloads)
 }

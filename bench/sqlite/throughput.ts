@@ -1,16 +1,8 @@
 /** How many messages get in, and how many get handled, in a second. */
+import { consumeAll, fill, PAYLOAD, type Payload } from '../messages.js'
 import { type Sample, type Scenario, timed } from '../runner.js'
 import { byHandFused, byHandGrouped } from './by-hand.js'
-import {
-  type Consume,
-  type Durability,
-  fill,
-  PAYLOAD,
-  type Payload,
-  type Product,
-  type Store,
-  withStore,
-} from './store.js'
+import { type Durability, type Product, type Store, withStore } from './store.js'
 
 const BATCH = 100
 const AT_ONCE = 1_000
@@ -76,7 +68,7 @@ function enqueueAtOnce({ enqueue }: Store, count: number): Promise<Sample> {
 
 function consumeFilled(size: number): Run {
   return async (store, count) => {
-    await fill(store, count)
+    await fill(count, store.enqueueAll)
     return timed(count, () => consumeAll(store.consume, size, count, () => 1))
   }
 }
@@ -84,17 +76,6 @@ function consumeFilled(size: number): Run {
 async function consumeFilledInBatches(store: Store, count: number): Promise<Sample> {
   const { consumeBatches } = store
   if (consumeBatches === undefined) throw new Error('a store without batches')
-  await fill(store, count)
+  await fill(count, store.enqueueAll)
   return timed(count, () => consumeAll(consumeBatches, BATCH, count, (batch) => batch.length))
-}
-
-/** Ends when `count` messages are settled. */
-async function consumeAll<T>(consume: Consume<T>, size: number, count: number, sizeOf: (work: T) => number) {
-  const stop = new AbortController()
-  let left = count
-  const handler = async (work: T) => {
-    left -= sizeOf(work)
-    if (left === 0) stop.abort()
-  }
-  await consume(size, handler, stop.signal)
 }

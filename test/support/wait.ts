@@ -22,6 +22,11 @@ export function gate<T = void>(): { readonly promise: Promise<T>; open(value: T)
   return { promise, open, fail }
 }
 
+/** Lets time pass: for what is not to happen meanwhile, or takes that long by itself. What will happen is waited for. */
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}
+
 /** One turn of the event loop. */
 export function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))

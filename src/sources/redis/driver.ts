@@ -1,7 +1,6 @@
 import { type Observable, Subject, takeUntil, throwError } from 'rxjs'
 import type {
   CancelReply,
-  CarriedMessage,
   ClaimReply,
   ClaimRequest,
   EnqueueStatus,
@@ -26,9 +25,11 @@ import type {
 } from '../../driver.js'
 import { refused, replied } from '../../driver.js'
 import { ClosedError, describeValue, LimitError, UnsupportedError } from '../../errors.js'
+import { sizeOf } from '../local/admission.js'
 import { refusalIn } from './errors.js'
 import {
   batchArguments,
+  carriedBy,
   claimReply,
   commandArguments,
   type ListedRow,
@@ -38,7 +39,6 @@ import {
   settingsArguments,
   settingsOf,
   settleResult,
-  sizeOf,
   statsOf,
   storedDeadLetter,
   storedMessage,
@@ -46,11 +46,6 @@ import {
   text,
 } from './protocol.js'
 import type { Step, Turns } from './turn.js'
-
-const NONE: string[] = []
-
-/** What one step of a sweep moves at most, so that the server is not kept long. */
-const MOST_SWEPT = 1_000
 
 /** A batch is one step of the server, which does nothing else meanwhile. */
 export const MAX_BATCH = 10_000
@@ -93,11 +88,19 @@ export class RedisDriver implements QueueDriver {
   }
 
   enqueue(batch: readonly NewMessage[], token: RequestToken): Reply<readonly EnqueueStatus[]> {
-    const bytes = batch.reduce((sum, message) => sum + sizeOf(message.bytes, message.headers), 0)
+    const sizes = batch.map(sizeOf)
+    const bytes = sizes.reduce((sum, size) => sum + size, 0)
     const error = checkBatch(batch, bytes)
     if (error) return refused(error)
     const decode = (row: number[]) => row.map((stored): EnqueueStatus => (stored === 1 ? 'enqueued' : 'duplicate'))
-    return this.#ask({ verb: 'enqueue', args: batchArguments(batch), decode, token, messages: batch.length, bytes })
+    return this.#ask({
+      verb: 'enqueue',
+      args: batchArguments(batch, sizes),
+      decode,
+      token,
+      messages: batch.length,
+      bytes,
+    })
   }
 
   claim(request: ClaimRequest): Reply<ClaimReply> {
@@ -110,17 +113,19 @@ export class RedisDriver implements QueueDriver {
   }
 
   settle(commands: readonly SettleCommand[], token: RequestToken): Reply<readonly SettleResult[]> {
-    const reachable = commands.map((command) => this.#unreachable(command))
-    const sent = commands.filter((_, index) => reachable[index] === undefined)
+    const unreachable = this.#unreachable(commands)
+    const sent = unreachable.size === 0 ? commands : commands.filter((command) => !unreachable.has(command))
     const refusal = (reply: unknown) => refusalIn(reply, (prefix) => this.#host.queueOf(prefix))
     const decode = (row: unknown[]) => {
-      let next = 0
-      return reachable.map((error): SettleResult => {
-        return error ? { state: 'refused', error } : settleResult(row[next++], refusal)
+      const results = row.values()
+      return commands.map((command): SettleResult => {
+        const error = unreachable.get(command)
+        return error ? { state: 'refused', error } : settleResult(results.next().value, refusal)
       })
     }
     const args = commandArguments(sent, (queue) => this.#host.prefixOf(queue))
-    return this.#ask({ verb: 'settle', args, decode, token, messages: sent.length, others: this.#othersOf(sent) })
+    const others = sent.flatMap(carriedBy).map(({ queue }) => this.#host.prefixOf(queue))
+    return this.#ask({ verb: 'settle', args, decode, token, messages: sent.length, others })
   }
 
   renew(renewals: readonly Renewal[]): Reply<readonly RenewResult[]> {
@@ -133,11 +138,8 @@ export class RedisDriver implements QueueDriver {
   }
 
   sweep(limit: number): Reply<SweepReply> {
-    const most = Math.min(limit, MOST_SWEPT)
     const decode = ([moved, due]: [number, number]) => (due < 0 ? { moved } : { moved, nextDueMs: due })
-    const swept = this.#ask({ verb: 'sweep', args: [most], decode, messages: most })
-    if (most === limit) return swept
-    return swept.then((reply) => (reply.moved < most ? reply : this.#sweepOn(limit - most, reply.moved)))
+    return this.#ask({ verb: 'sweep', args: [limit], decode, messages: limit })
   }
 
   arrivals(): Observable<Hint> {
@@ -200,27 +202,20 @@ export class RedisDriver implements QueueDriver {
     }, ignore)
   }
 
-  /** Why a command that carries messages cannot be done in one step. */
-  #unreachable(command: SettleCommand): Error | undefined {
-    const far = carriedBy(command).find(({ queue }) => !this.#host.canReach(this.queue, queue))
-    if (far === undefined) return undefined
-    const message = `queues ${describeValue(this.queue)} and ${describeValue(far.queue)} are in different slots of the cluster: give the backend a hashTag, so that a message can go from one to the other in one step`
-    return new UnsupportedError('redis', 'forward', message)
-  }
-
-  #othersOf(commands: readonly SettleCommand[]): readonly string[] {
-    let others: string[] = NONE
+  /** Why commands that carry messages cannot be done in one step: none, but in a cluster. */
+  #unreachable(commands: readonly SettleCommand[]): ReadonlyMap<SettleCommand, Error> {
+    const errors = new Map<SettleCommand, Error>()
     for (const command of commands) {
-      for (const { queue } of carriedBy(command)) {
-        if (others === NONE) others = []
-        others.push(this.#host.prefixOf(queue))
-      }
+      const far = carriedBy(command).find(({ queue }) => !this.#host.canReach(this.queue, queue))
+      if (far !== undefined) errors.set(command, this.#tooFar(far.queue))
     }
-    return others
+    return errors
   }
 
-  #sweepOn(limit: number, moved: number): Reply<SweepReply> {
-    return this.sweep(limit).then((reply) => ({ ...reply, moved: moved + reply.moved }))
+  #tooFar(queue: string): UnsupportedError {
+    const both = `queues ${describeValue(this.queue)} and ${describeValue(queue)}`
+    const advice = 'give the backend a hashTag, so that a message can go from one to the other in one step'
+    return new UnsupportedError('redis', 'forward', `${both} are in different slots of the cluster: ${advice}`)
   }
 
   #page<T>(state: string, { after = '', limit }: Page, show: (row: ListedRow) => T): Reply<Paged<T>> {
@@ -248,10 +243,6 @@ function checkBatch(batch: readonly NewMessage[], bytes: number): Error | undefi
   if (batch.length > MAX_BATCH) return new LimitError('maxBatch', MAX_BATCH, batch.length)
   if (batch.some(({ partition }) => partition !== undefined)) return new UnsupportedError('redis', 'partitions')
   return bytes > MAX_BATCH_BYTES ? new LimitError('maxBatchBytes', MAX_BATCH_BYTES, bytes) : undefined
-}
-
-function carriedBy(command: SettleCommand): readonly CarriedMessage[] {
-  return 'carry' in command ? (command.carry ?? []) : []
 }
 
 function ignore(): void {}

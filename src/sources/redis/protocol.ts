@@ -2,6 +2,7 @@
  * How requests become arguments of the script, and its replies answers of the driver. Strings come as buffers.
  */
 import type {
+  CarriedMessage,
   Claim,
   ClaimReply,
   NewMessage,
@@ -15,6 +16,8 @@ import type {
   StoredOutcome,
 } from '../../driver.js'
 import { DEFAULT_SETTINGS } from '../../driver.js'
+import { byQueue, sizeOf } from '../local/admission.js'
+import { settled } from '../local/settle-results.js'
 import type { Argument } from './client.js'
 import { dueAtIn, isCancelled, recordIn } from './record.js'
 
@@ -22,14 +25,19 @@ import { dueAtIn, isCancelled, recordIn } from './record.js'
 export const text = (value: unknown): string => String(value)
 export const numberOf = (value: unknown): number => Number(value)
 
-export function batchArguments(batch: readonly NewMessage[]): Argument[] {
+export function batchArguments(batch: readonly NewMessage[], sizes = batch.map(sizeOf)): Argument[] {
   const args: Argument[] = [batch.length]
-  for (const { id, priority, delayMs, ttlMs, whenExpired, key, headers, bytes } of batch) {
+  batch.forEach(({ id, priority, delayMs, ttlMs, whenExpired, key, headers, bytes }, index) => {
     const shownHeaders = headers === undefined ? '' : JSON.stringify(headers)
     args.push(id, priority, Math.ceil(delayMs), ttlMs === undefined ? '' : Math.ceil(ttlMs))
-    args.push(whenExpired === 'dead-letter' ? 1 : 0, key ?? '', shownHeaders, sizeOf(bytes, headers), asBuffer(bytes))
-  }
+    args.push(whenExpired === 'dead-letter' ? 1 : 0, key ?? '', shownHeaders, sizes[index] as number, asBuffer(bytes))
+  })
   return args
+}
+
+/** The messages for other queues that go along. */
+export function carriedBy(command: SettleCommand): readonly CarriedMessage[] {
+  return 'carry' in command ? (command.carry ?? []) : []
 }
 
 export function commandArguments(commands: readonly SettleCommand[], prefixOf: (queue: string) => string): Argument[] {
@@ -62,13 +70,7 @@ function fullCommand(command: SettleCommand, prefixOf: (queue: string) => string
 }
 
 function parcelArguments(command: SettleCommand, prefixOf: (queue: string) => string): Argument[] {
-  const carried = 'carry' in command ? (command.carry ?? []) : []
-  const parcels = new Map<string, NewMessage[]>()
-  for (const { queue, message } of carried) {
-    const batch = parcels.get(queue)
-    if (batch) batch.push(message)
-    else parcels.set(queue, [message])
-  }
+  const parcels = byQueue(carriedBy(command))
   if (parcels.size === 0) return [0]
   const args: Argument[] = [1, parcels.size]
   for (const [queue, batch] of parcels) args.push(prefixOf(queue), ...batchArguments(batch))
@@ -112,7 +114,7 @@ function claimsIn(row: readonly Buffer[], leaseMs: number): Claim[] {
 /** A result that was refused carries its error. */
 export function settleResult(reply: unknown, refusalIn: (reply: unknown) => Error | undefined): SettleResult {
   const error = refusalIn(reply)
-  return error ? { state: 'refused', error } : { state: text(reply) as SettleResult['state'] }
+  return error ? { state: 'refused', error } : settled[text(reply) as keyof typeof settled]
 }
 
 /** Each setting as a text of its own. */
@@ -184,15 +186,6 @@ export function storedOutcome([state, detail]: unknown[]): StoredOutcome {
   const kind = text(state) as StoredOutcome['state']
   if (kind === 'done') return detail === undefined ? { state: 'done' } : { state: 'done', result: detail as Uint8Array }
   return kind === 'dead' ? { state: 'dead', reason: text(detail) } : { state: kind }
-}
-
-/** What a message is charged with: its payload and its headers. */
-export function sizeOf(bytes: Uint8Array, headers: NewMessage['headers']): number {
-  const entries = Object.entries(headers ?? {})
-  return entries.reduce(
-    (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value),
-    bytes.byteLength,
-  )
 }
 
 /** The client takes only buffers as they are; any other array it would write out in digits. */

@@ -6,7 +6,7 @@ import { conserved } from '../../../src/testing/conserved.js'
 import { eventsOf } from '../../support/events.js'
 import { startCluster } from '../../support/servers/redis-cluster.js'
 import type { RedisServer } from '../../support/servers/redis-server.js'
-import { until } from '../../support/wait.js'
+import { pause, until } from '../../support/wait.js'
 import { backendOn, Client, failureOf, inspect, queueOn } from './harness.js'
 import { tour, VERBS } from './tour.js'
 
@@ -150,7 +150,7 @@ describe('a slot that moves to another node', () => {
       const [one] = (await redis.cluster('GETKEYSINSLOT', slot, 1)) as string[]
       if (one === undefined) break
       await redis.migrate('127.0.0.1', to.port, one, 0, 5_000)
-      await new Promise((resolve) => setTimeout(resolve, 15))
+      await pause(15)
     }
     for (const each of [to, from, ...cluster.servers])
       await each.command('CLUSTER', 'SETSLOT', slot, 'NODE', String(toId))

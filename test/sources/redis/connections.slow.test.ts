@@ -4,14 +4,13 @@ import { describe, expect, it } from 'vitest'
 import { expectStats } from '../../support/queues.js'
 import { named, startProxy } from '../../support/servers/proxy.js'
 import { startRedis } from '../../support/servers/redis-server.js'
-import { until } from '../../support/wait.js'
+import { pause, until } from '../../support/wait.js'
 import { isScript, Rig } from './rig.js'
 
 function rigOf(finished: (work: () => Promise<void>) => void): Rig {
   return new Rig((work) => finished(async () => void (await work())))
 }
 
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 const BLOCKING = named('blpop', 'brpop', 'blmove', 'brpoplpush', 'blmpop', 'bzpopmin', 'bzpopmax', 'bzmpop', 'xread')
 
 describe.concurrent('waiting', () => {

@@ -3,7 +3,7 @@ import type { Ageing, Paged } from '../../../src/driver.js'
 import { conserved } from '../../../src/testing/conserved.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { startRedis } from '../../support/servers/redis-server.js'
-import { until } from '../../support/wait.js'
+import { pause, until } from '../../support/wait.js'
 import { backendOn, Client, freshServer, inspect, queueOn } from './harness.js'
 
 const server = await startRedis()
@@ -231,7 +231,7 @@ describe('a hundred thousand', () => {
     onTestFinished(() => subscription.unsubscribe())
     await until('it listens', async () => ((await redis.pubsub('CHANNELS', '*')) as string[]).length > 0)
     await redis.config('RESETSTAT')
-    await new Promise((resolve) => setTimeout(resolve, 5_000))
+    await pause(5_000)
     const calls = /cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0
     expect(Number(calls)).toBeLessThan(12)
   })
@@ -263,7 +263,7 @@ describe('a hundred thousand', () => {
     await until('they listen', async () => ((await redis.pubsub('CHANNELS', '*')) as string[]).length > 0)
     await until('they have looked', async () => Number(await redis.exists('millrace:{q}:q')) === 1)
     await redis.config('RESETSTAT')
-    await new Promise((resolve) => setTimeout(resolve, 5_000))
+    await pause(5_000)
     const calls = /cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0
     expect(Number(calls)).toBeLessThan(12)
   })

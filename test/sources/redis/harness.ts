@@ -2,7 +2,8 @@ import { Redis, type RedisOptions } from 'ioredis'
 import { type Backend, Queue, type QueueOptions } from 'millrace'
 import { type RedisBackendOptions, type RedisTarget, redisBackend } from 'millrace/redis'
 import { onTestFinished } from 'vitest'
-import type { Claim, ClaimRequest, NewMessage, QueueDriver, SettleCommand, SettleState } from '../../../src/driver.js'
+import type { Claim, NewMessage, SettleCommand, SettleState } from '../../../src/driver.js'
+import { DriverClient } from '../../support/driver-client.js'
 import { type RedisServer, type RedisServerOptions, startRedis } from '../../support/servers/redis-server.js'
 import { message } from '../memory/harness.js'
 
@@ -55,25 +56,13 @@ export async function allKeys(redis: Redis): Promise<string[]> {
   return (await redis.keys('*')).toSorted()
 }
 
-let sessions = 0
-
-/** A driver with the tokens and defaults filled in. */
-export class Client {
+/** A driver with the tokens and defaults filled in, on a queue of its own if none is named. */
+export class Client extends DriverClient {
   readonly name: string
-  readonly driver: QueueDriver
-  readonly session: string
-  #seq = 0
 
   constructor(backend: Backend, name = freshName()) {
-    sessions += 1
-    this.session = `session-${sessions}`
+    super(backend, name)
     this.name = name
-    this.driver = backend.open(name, { close: () => this.driver.close() })
-  }
-
-  token() {
-    this.#seq += 1
-    return { session: this.session, seq: this.#seq, floor: this.#seq }
   }
 
   /** A message with defaults; a string is its id, and its payload as JSON, so that a queue can read it. */
@@ -83,18 +72,6 @@ export class Client {
       return message({ id, bytes: Buffer.from(JSON.stringify(id)), ...more })
     })
     return this.driver.enqueue(batch, this.token())
-  }
-
-  async claim(max = 1, request: Partial<ClaimRequest> = {}): Promise<readonly Claim[]> {
-    const token = this.token()
-    return (await this.driver.claim({ token, max, leaseMs: 30_000, take: false, consumer: 'c', ...request })).claims
-  }
-
-  /** Claims one message, which must be there. */
-  async one(request: Partial<ClaimRequest> = {}): Promise<Claim> {
-    const [claim] = await this.claim(1, request)
-    if (claim === undefined) throw new Error('nothing was ready')
-    return claim
   }
 
   async settle(...commands: SettleCommand[]): Promise<SettleState[]> {
@@ -117,10 +94,6 @@ export class Client {
       await this.ack(...claims)
     }
     return ids
-  }
-
-  async stats() {
-    return this.driver.stats()
   }
 
   /** Does what is due, then looks; for polling. */

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis'
 import { type Delivery, mergeMap, pipe, type Queue, type QueueStats, run } from 'millrace'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { conserved } from '../../../src/testing/conserved.js'
-import { named, type RedisProxy, startProxy } from '../../support/servers/proxy.js'
+import { type RedisProxy, startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
 import { gate, until } from '../../support/wait.js'
 import { Effects, inGroups, isScript, Rig, timed } from './rig.js'
@@ -273,8 +273,10 @@ describe('a cancel while no reply comes any more', () => {
     })().catch((error: Error) => error.name)
     await expect.poll(() => proxy.count(isScript)).toBeGreaterThan(before)
     // It claims once more when it has subscribed. What is answered behind that is answered after it.
-    await until('it listens', () => proxy.count(named('subscribe')) > 0)
-    await new Promise((resolve) => setTimeout(resolve, 200))
+    await until('it has claimed behind its subscription', () => {
+      const listens = proxy.commands.findIndex(({ name }) => name === 'subscribe')
+      return listens >= 0 && proxy.commands.slice(listens).some(({ args }) => isScript(args))
+    })
     await queue.stats()
     // The claim that finds it is run, and from then on nothing comes back.
     proxy.hold('replies')

@@ -103,6 +103,15 @@ describe('a sweep', () => {
     expect([moved, moved < 256 && nextDueMs !== undefined]).toEqual([moved, false])
     expect((await queue.stats()).delayed).toBe(0)
   })
+
+  it('moves as much as it may also behind a claim of the same turn', async () => {
+    const queue = client()
+    await queue.enqueue(...reversed(300).map((id) => ({ id, delayMs: 1 })))
+    await expect.poll(async () => (await queue.driver.sweep(1)).moved).toBe(1)
+    const [claims, { moved }] = await Promise.all([queue.claim(1), queue.driver.sweep(256)])
+    expect([claims.length, moved]).toEqual([1, 256])
+    expect((await queue.driver.list('delayed', { limit: 300 })).items).toEqual([])
+  })
 })
 
 describe('a claim of none', () => {

@@ -8,14 +8,12 @@ import { expectStats } from '../../support/queues.js'
 import { type RedisCluster, startCluster } from '../../support/servers/redis-cluster.js'
 import { type RedisSentinel, startSentinel } from '../../support/servers/redis-sentinel.js'
 import { startRedis } from '../../support/servers/redis-server.js'
-import { until } from '../../support/wait.js'
+import { pause, until } from '../../support/wait.js'
 import { Effects, type Relay, Rig, startRelay } from './rig.js'
 
 function rigOf(onTestFinished: (work: () => Promise<void>) => void): Rig {
   return new Rig((work) => onTestFinished(async () => void (await work())))
 }
-
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 /** Enqueues one after the other until it is told to end; what was confirmed, and how each was. */
 function producing(queue: Queue<string>, prefix: string): { readonly confirmed: string[]; end(): Promise<void> } {
@@ -191,7 +189,7 @@ describe('by two sentinels, of which the first is silent', async () => {
     await queue.close({ graceMs: 0 })
     const leaving = rig.queue(rig.backend(sentinel.options))
     const answer = leaving.enqueue('b').catch(({ name }: Error) => name)
-    await pause(200)
+    await until('it has begun to connect', () => process.getActiveResourcesInfo().length > before)
     await leaving.close({ graceMs: 0 })
     expect(await answer).toBe('ClosedError')
     await until('nothing is open', () => process.getActiveResourcesInfo().length <= before, 8_000)

@@ -5,7 +5,7 @@ import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
-import { gate, until } from '../../support/wait.js'
+import { gate, pause, until } from '../../support/wait.js'
 import { type Defer, Effects, Rig, startLiar, startRelay, timed } from './rig.js'
 
 let server: RedisServer
@@ -27,7 +27,6 @@ function freshName(): string {
   return `net-${names}`
 }
 
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 const idsOf = (count: number) => Array.from({ length: count }, (_, index) => `m${index}`)
 
 /** Several producers, one message or a batch at a time. */

@@ -7,9 +7,9 @@ import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
-import { until } from '../../support/wait.js'
+import { pause, until } from '../../support/wait.js'
 import type { Said } from './outages-child.js'
-import { Effects, Rig, startRelay, timed } from './rig.js'
+import { Effects, isScript, Rig, startRelay, timed } from './rig.js'
 
 const CHILD = fileURLToPath(new URL('./outages-child.ts', import.meta.url))
 
@@ -17,7 +17,6 @@ function rigOf(finished: (work: () => Promise<void>) => void): Rig {
   return new Rig((work) => finished(async () => void (await work())))
 }
 
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 const connects = (events: readonly SourceEvent[]) =>
   events.map(({ type }) => type).filter((type) => type.startsWith('reconnect'))
 const nameOf = (error: Error) => error.name
@@ -209,10 +208,11 @@ describe.concurrent('closing', () => {
     await idle.stats()
     // It dies when it is asked for something by the one that is being closed.
     proxy.hold('replies')
+    const asked = proxy.count(isScript)
     const closingMs = timed(async () => {
       expect(await dying.close({ graceMs: 300 })).toEqual({ released: 0, settledDuringGrace: 0, abandoned: 1 })
     })
-    await pause(1_000)
+    await until('it is asked', () => proxy.count(isScript) > asked)
     await server.kill()
     proxy.resetAll()
     const tookMs = await Promise.all([

@@ -104,7 +104,11 @@ describe('an audit', () => {
     await queue.driver.sweep(10)
     await queue.enqueue({ id: 'a', delayMs: 30 })
     await redis.del(key('d'))
-    await new Promise((resolve) => setTimeout(resolve, 50))
+    const dueAt = Date.now() + 30
+    await until('its time has come', async () => {
+      const [seconds, microseconds] = (await redis.time()).map(Number) as [number, number]
+      return seconds * 1_000 + microseconds / 1_000 > dueAt
+    })
     expect((await queue.driver.sweep(10)).moved).toBe(0)
     await until('it is delivered', async () => (await queue.claim(1)).length === 1)
   })

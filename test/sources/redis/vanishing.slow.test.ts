@@ -1,5 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { QueueStats } from '../../../src/driver.js'
+import { pause } from '../../support/wait.js'
 import { backendOn, freshServer, inspect, queueOn } from './harness.js'
 
 function sane(stats: QueueStats): void {
@@ -51,7 +52,7 @@ describe('each key in turn', () => {
       const callsOf = async () => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1])
       await expect.poll(async () => (await producer.stats()).ready, { timeout: 3_000 }).toBe(0)
       const before = await callsOf()
-      await new Promise((resolve) => setTimeout(resolve, 500))
+      await pause(500)
       expect((await callsOf()) - before).toBeLessThan(40)
     },
   )

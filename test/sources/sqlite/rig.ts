@@ -5,8 +5,9 @@ import Database from 'better-sqlite3'
 import { type Backend, Queue, type QueueOptions } from 'millrace'
 import { type SqliteBackendOptions, type SqliteDatabase, sqliteBackend } from 'millrace/sqlite'
 import { expect, onTestFinished } from 'vitest'
-import type { Claim, ClaimRequest, NewMessage, QueueDriver, SettleCommand, SettleState } from '../../../src/driver.js'
+import type { Claim, NewMessage, SettleCommand, SettleState } from '../../../src/driver.js'
 import { conserved } from '../../../src/testing/conserved.js'
+import { DriverClient } from '../../support/driver-client.js'
 import { message } from '../memory/harness.js'
 
 /** A folder that goes when the test ends, after all that was opened in it since. */
@@ -51,39 +52,14 @@ export function queueOn<T = string>(backend: Backend, options: Partial<QueueOpti
   return queue
 }
 
-let sessions = 0
-
 /** A driver with the tokens and defaults filled in. */
-export class Client {
-  readonly backend: Backend
-  readonly driver: QueueDriver
-  readonly session = `session-${++sessions}`
-  #seq = 0
-
+export class Client extends DriverClient {
   constructor(backend: Backend, queue = 'q') {
-    this.backend = backend
-    this.driver = backend.open(queue, { close: () => this.driver.close() })
-  }
-
-  token() {
-    this.#seq += 1
-    return { session: this.session, seq: this.#seq, floor: this.#seq }
+    super(backend, queue)
   }
 
   async enqueue(...messages: (string | Partial<NewMessage>)[]) {
     return this.driver.enqueue(messages.map(message), this.token())
-  }
-
-  async claim(max = 1, request: Partial<ClaimRequest> = {}): Promise<readonly Claim[]> {
-    const token = this.token()
-    return (await this.driver.claim({ token, max, leaseMs: 30_000, take: false, consumer: 'c', ...request })).claims
-  }
-
-  /** Claims one message, which must be there. */
-  async one(request: Partial<ClaimRequest> = {}): Promise<Claim> {
-    const [claim] = await this.claim(1, request)
-    if (claim === undefined) throw new Error('nothing was ready')
-    return claim
   }
 
   async settle(command: SettleCommand): Promise<SettleState | undefined> {
@@ -100,10 +76,6 @@ export class Client {
 
   async bury({ id, token }: Claim, reason = 'bad'): Promise<SettleState | undefined> {
     return this.settle({ kind: 'dead-letter', id, token, reason })
-  }
-
-  async stats() {
-    return this.driver.stats()
   }
 }
 

@@ -25,7 +25,7 @@ local function oldest_ready(queue)
   for _ = 1, MOST_PRIORITIES do
     local found = redis.call('ZRANGEBYSCORE', queue.ready.key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if not found[1] then break end
-    if not oldest or string.sub(found[1], 1, 19) < string.sub(oldest, 1, 19) then oldest = found[1] end
+    if not oldest or moves.arrival_of(found[1]) < moves.arrival_of(oldest) then oldest = found[1] end
     from = '(' .. found[2]
   end
   return oldest
@@ -50,15 +50,12 @@ local function clear(queue, count, bytes)
   while count > 0 and exceeded(queue, count, bytes) do
     local oldest = oldest_ready(queue)
     if not oldest then return end
-    local id = moves.id_of(oldest)
-    local message = changes.read(queue, id)
-    if message and (message.state ~= moves.READY or moves.member(message) ~= oldest) then
-      upkeep().disown(queue, queue.ready, oldest)
-    elseif message then
+    local message = upkeep().entered(queue, queue.ready, oldest)
+    if message then
       moves.lift(queue, message)
       queue.dropped = queue.dropped + 1
       ends().forget(queue, message)
-    else upkeep().strike_out(queue, queue.ready, oldest, id) end
+    end
   end
 end
 
@@ -96,9 +93,7 @@ end
 
 local function add(queue, source)
   local held = changes.read(queue, source.id)
-  if held then
-    if not moves.outlived(queue, held) then return false end
-  end
+  if held and not moves.outlived(queue, held) then return false end
   queue.enqueued = queue.enqueued + 1
   queue.bytes = queue.bytes + source.size
   changes.put_payload(queue, source.id, source.payload)

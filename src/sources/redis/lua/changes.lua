@@ -10,6 +10,17 @@ local function in_chunks(command, key, values)
   end
 end
 
+-- The values of many fields of a hash, false for one that is not there.
+local function fields(key, names)
+  local found = {}
+  for from = 1, #names, CHUNK do
+    for _, value in ipairs(redis.call('HMGET', key, unpack(names, from, math.min(#names, from + CHUNK - 1)))) do
+      found[#found + 1] = value
+    end
+  end
+  return found
+end
+
 -- What leaves is written before what is placed.
 local function flush(set)
   if set.gone then in_chunks('ZREM', set.key, set.gone) end
@@ -96,12 +107,9 @@ end
 -- Reads many messages at once, for the `read` of each that follows.
 local function look_up(queue, ids)
   local known = queue.known
-  for from = 1, #ids, CHUNK do
-    local last = math.min(#ids, from + CHUNK - 1)
-    for index, packed in ipairs(redis.call('HMGET', queue.messages, unpack(ids, from, last))) do
-      local id = ids[from + index - 1]
-      if known[id] == nil then known[id] = packed and readable(id, packed) or false end
-    end
+  for index, packed in ipairs(fields(queue.messages, ids)) do
+    local id = ids[index]
+    if known[id] == nil then known[id] = packed and readable(id, packed) or false end
   end
 end
 
@@ -128,8 +136,8 @@ local function remove(queue, message)
 end
 
 local function save_payloads(queue)
-  if queue.newPayloads[1] then in_chunks('HSET', queue.payloads, queue.newPayloads) end
-  if queue.oldPayloads[1] then in_chunks('HDEL', queue.payloads, queue.oldPayloads) end
+  in_chunks('HSET', queue.payloads, queue.newPayloads)
+  in_chunks('HDEL', queue.payloads, queue.oldPayloads)
   queue.newPayloads, queue.oldPayloads = {}, {}
 end
 
@@ -142,13 +150,7 @@ end
 -- The payloads of these messages, false for one that is not there.
 local function payloads_of(queue, ids)
   save_payloads(queue)
-  if #ids <= CHUNK then return #ids > 0 and redis.call('HMGET', queue.payloads, unpack(ids)) or {} end
-  local found = {}
-  for from = 1, #ids, CHUNK do
-    local some = redis.call('HMGET', queue.payloads, unpack(ids, from, math.min(#ids, from + CHUNK - 1)))
-    for _, bytes in ipairs(some) do found[#found + 1] = bytes end
-  end
-  return found
+  return fields(queue.payloads, ids)
 end
 
 local function save_messages(queue)
@@ -178,7 +180,7 @@ local function save(queue)
 end
 
 return {
-  in_chunks = in_chunks, flush = flush, put = put, take_out = take_out, first = first, length = length,
+  in_chunks = in_chunks, fields = fields, flush = flush, put = put, take_out = take_out, first = first, length = length,
   range = range, readable = readable, pack = pack, extra = extra, has = has, set_flag = set_flag, look_up = look_up,
   read = read, write = write, drop_payload = drop_payload, remove = remove, put_payload = put_payload,
   payloads_of = payloads_of, save = save, TAKEN = TAKEN, CANCEL = CANCEL, WATCHED = WATCHED, BURY = BURY,

@@ -25,9 +25,8 @@ local function next_ready(queue, limit)
   local messages, kept = {}, {}
   for index, id in ipairs(ids) do
     local message = changes.read(queue, id)
-    if not message then upkeep().strike_out(queue, queue.ready, members[index], id)
-    elseif message.state ~= moves.READY or moves.member(message) ~= members[index] then
-      upkeep().disown(queue, queue.ready, members[index])
+    if not message or message.state ~= moves.READY or moves.member(message) ~= members[index] then
+      upkeep().strike_out(queue, queue.ready, members[index])
     elseif message.expiresAt ~= queues.NEVER and message.expiresAt <= queues.now then ends().expire(queue, message)
     else
       messages[#messages + 1] = message
@@ -116,9 +115,11 @@ recalled.claim = function(queue, kept)
 end
 
 verbs.sweep = function(queue, take)
-  take()
-  upkeep().tidy(queue)
+  local limit = tonumber(take())
+  -- Steps before it in the same turn have begun with what was due.
   local moved = queue.moved
   queue.moved = 0
+  if moved < limit then moved = moved + upkeep().maintain(queue, limit - moved) end
+  upkeep().tidy(queue)
   return { moved, next_due(queue) }
 end

@@ -58,17 +58,7 @@ verbs.purgeDead = function(queue, take)
 end
 
 local function purge_some(queue, state, limit)
-  local entries, ids = changes.range(queue[state], 0, limit - 1), {}
-  for index, found in ipairs(entries) do ids[index] = state == 'dead' and found or moves.id_of(found) end
-  changes.look_up(queue, ids)
-  for index, id in ipairs(ids) do
-    local message = changes.read(queue, id)
-    if not message then upkeep().strike_out(queue, queue[state], entries[index], id)
-    elseif state ~= 'dead' and moves.member(message) ~= entries[index] then
-      upkeep().disown(queue, queue[state], entries[index])
-    else purge(queue, message) end
-  end
-  return #ids
+  return upkeep().each(queue, queue[state], changes.range(queue[state], 0, limit - 1), purge)
 end
 
 verbs.purge = function(queue, take)

@@ -7,7 +7,7 @@ local ends = {}
 
 function ends.forget(queue, message)
   if message.state ~= moves.DEAD then queue.bytes = queue.bytes - message.size end
-  if changes.has(message, changes.WATCHED) then queues.hint(queue, 'outcome:' .. message.id) end
+  moves.tell_end(queue, message)
   changes.drop_payload(queue, message.id)
   changes.remove(queue, message)
 end
@@ -15,8 +15,7 @@ end
 function ends.bury(queue, message, reason, attempts)
   queue.bytes = queue.bytes - message.size
   queue.deaths = queue.deaths + 1
-  if changes.has(message, changes.WATCHED) then queues.hint(queue, 'outcome:' .. message.id) end
-  changes.set_flag(message, changes.WATCHED, false)
+  moves.tell_end(queue, message)
   local more = changes.extra(message)
   more.reason, more.attempts, more.number = reason, attempts, queue.deaths
   message.state, message.at, message.expiresAt = moves.DEAD, queues.now, queues.NEVER

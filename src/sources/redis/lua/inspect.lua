@@ -95,7 +95,7 @@ end
 
 local function oldest_age(queue)
   local oldest = admission().oldest_ready(queue)
-  return oldest and math.max(0, queues.now - tonumber(string.sub(oldest, 1, 11), 16)) or 0
+  return oldest and math.max(0, queues.now - moves.arrived_at(oldest)) or 0
 end
 
 verbs.stats = function(queue)
@@ -178,9 +178,9 @@ end
 verbs.list = function(queue, take)
   local state, after, limit = take(), take(), tonumber(take())
   local found, following = page(queue, queue[state], after, limit)
-  local ids, items = {}, {}
-  for index = 1, #found, 2 do ids[#ids + 1] = state == 'dead' and found[index] or moves.id_of(found[index]) end
-  changes.look_up(queue, ids)
+  local entries, items = {}, {}
+  for index = 1, #found, 2 do entries[#entries + 1] = found[index] end
+  local ids = upkeep().ids_in(queue, queue[state], entries)
   for index, bytes in ipairs(changes.payloads_of(queue, ids)) do
     local message = changes.read(queue, ids[index])
     if message then items[#items + 1] = shown(message, bytes or '') end

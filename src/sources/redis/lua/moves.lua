@@ -24,6 +24,15 @@ local function id_of(found)
   return string.sub(found, 20)
 end
 
+-- What members are ordered by.
+local function arrival_of(found)
+  return string.sub(found, 1, 19)
+end
+
+local function arrived_at(found)
+  return tonumber(string.sub(found, 1, 11), 16)
+end
+
 -- With ageing all priorities up to the cap share one scale of places; the others come after it.
 local function place(queue, message)
   local step, cap = queue.rules.stepMs, queue.rules.cap
@@ -136,10 +145,17 @@ local function delay(queue, message, ms)
   changes.write(queue, message)
 end
 
+-- Those who asked to be told of its end read again.
+local function tell_end(queue, message)
+  if not changes.has(message, changes.WATCHED) then return end
+  queues.hint(queue, 'outcome:' .. message.id)
+  changes.set_flag(message, changes.WATCHED, false)
+end
+
 -- Ends a lifted message. Its outcome is retained, and with it the id.
 local function finish(queue, message, state, result, reason)
   queue.bytes = queue.bytes - message.size
-  if changes.has(message, changes.WATCHED) then queues.hint(queue, 'outcome:' .. message.id) end
+  tell_end(queue, message)
   changes.drop_payload(queue, message.id)
   queue.ends[#queue.ends + 1] = message.id
   message.state, message.at, message.flags, message.expiresAt = state, queues.now, 0, queues.NEVER
@@ -165,7 +181,7 @@ local function trim_excess(queue)
   local excess = redis.call('LLEN', queue.ended) - max
   if excess <= math.min(MOST_TOO_MANY, max / 100) then return end
   local ids, gone = redis.call('LPOP', queue.ended, math.min(excess, TRIM_STEP)), {}
-  for index, packed in ipairs(redis.call('HMGET', queue.messages, unpack(ids))) do
+  for index, packed in ipairs(changes.fields(queue.messages, ids)) do
     local id = ids[index]
     local state, again = string.byte(packed or '', 1), string.byte(packed or '', 3)
     if queue.known[id] == nil and again == 0 and state >= DONE then
@@ -198,9 +214,10 @@ local function list_ends(queue)
 end
 
 return {
-  member = member, id_of = id_of, place = place, outlived = outlived, find = find, expect = expect,
-  look_ahead = look_ahead, tell = tell, leave_ready = leave_ready, lift = lift, set_ttl = set_ttl, put_back = put_back,
-  arrive = arrive, delay = delay, finish = finish, forget_outcome = forget_outcome, list_ends = list_ends,
+  member = member, id_of = id_of, arrival_of = arrival_of, arrived_at = arrived_at, place = place,
+  outlived = outlived, find = find, expect = expect, look_ahead = look_ahead, tell = tell,
+  leave_ready = leave_ready, lift = lift, set_ttl = set_ttl, put_back = put_back, arrive = arrive, delay = delay,
+  tell_end = tell_end, finish = finish, forget_outcome = forget_outcome, list_ends = list_ends,
   READY = READY, DELAYED = DELAYED, CLAIMED = CLAIMED, DEAD = DEAD, DONE = DONE, ELSEWHERE = ELSEWHERE,
   CANCELLED = CANCELLED, EXPIRED = EXPIRED,
 }

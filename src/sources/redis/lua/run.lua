@@ -19,20 +19,16 @@ local function note_caller(step)
   if step.session == '' then return end
   local caller = callers[step.session]
   if not caller then
-    caller = { key = P .. ':a:' .. step.session, raised = 0, seqs = {}, kept = {}, fresh = {} }
+    caller = { key = P .. ':a:' .. step.session, raised = 0, fields = { 'floor', 'until' }, kept = {}, fresh = {} }
     callers[step.session] = caller
   end
   caller.raised = math.max(caller.raised, step.floor)
-  caller.seqs[#caller.seqs + 1] = step.seq
+  caller.fields[#caller.fields + 1] = step.seq
 end
 
 local function read_answers(caller)
-  for from = 1, #caller.seqs, 1000 do
-    local last = math.min(#caller.seqs, from + 999)
-    local found = redis.call('HMGET', caller.key, 'floor', 'until', unpack(caller.seqs, from, last))
-    caller.floor, caller.keptUntil = tonumber(found[1] or 0), tonumber(found[2] or 0)
-    for index = from, last do caller.kept[caller.seqs[index]] = found[index - from + 3] end
-  end
+  for index, value in ipairs(changes.fields(caller.key, caller.fields)) do caller.kept[caller.fields[index]] = value end
+  caller.floor, caller.keptUntil = tonumber(caller.kept.floor or 0), tonumber(caller.kept['until'] or 0)
 end
 
 local function once(queue, step)
@@ -89,16 +85,15 @@ local function save_answers(queue, caller)
   if expires then redis.call('PEXPIREAT', caller.key, queues.now + 2 * keepMs) end
 end
 
--- Before the steps of a turn: what is due is done. A queue whose places are reckoned anew gets on with that.
-local function begin(queue, limit)
+-- Before the steps of a turn: what is due is done, unless a sweep is to say how much of it. A queue whose places are
+-- reckoned anew gets on with that.
+local function begin(queue, isSweep)
   -- A server that is out of memory refuses a call whose first write adds something. Settling frees memory, and leases
   -- must be renewed; so the first write is one that removes, though there is nothing to remove.
   redis.call('HDEL', queue.key, '')
   queue.moved = 0
   if queue.ranking > 0 then upkeep().rank(queue) end
-  if queue.nextAt > queues.now then return end
-  queue.moved = upkeep().maintain(queue, limit or upkeep().STEP)
-  moves.look_ahead(queue)
+  if not isSweep and queue.nextAt <= queues.now then queue.moved = upkeep().maintain(queue, upkeep().STEP) end
 end
 
 for index = 1, tonumber(take()) do
@@ -117,9 +112,7 @@ if queue.format > queues.FORMAT then
   return replies
 end
 for _, caller in pairs(callers) do read_answers(caller) end
-if steps[1].verb ~= 'enqueue' then
-  begin(queue, steps[1].verb == 'sweep' and tonumber(ARGV[steps[1].at + 1]) or nil)
-end
+if steps[1].verb ~= 'enqueue' then begin(queue, steps[1].verb == 'sweep') end
 local replies = {}
 for index, step in ipairs(steps) do
   cursor = step.at

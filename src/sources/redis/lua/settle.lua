@@ -29,7 +29,7 @@ settle.ack = function(queue, message, command)
     local leave = function() moves.finish(queue, message, moves.DONE, command.result) end
     return carry_over(queue, message, command.parcels, leave) or 'forwarded'
   end
-  changes.take_out(queue.claimed, moves.member(message))
+  moves.lift(queue, message)
   queue.acked = queue.acked + 1
   moves.finish(queue, message, moves.DONE, command.result)
   return 'acked'

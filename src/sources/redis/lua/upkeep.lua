@@ -8,44 +8,70 @@ local TIDY_MS, AUDIT_MS, REST_MS = 1000, 50, 60000
 
 local upkeep = { STEP = STEP }
 
--- A record that somebody has deleted by hand leaves an entry that stands for nothing, and a payload that tells its
--- size.
-function upkeep.strike_out(queue, set, found, id)
-  changes.take_out(set, found)
+local HOMES = {
+  [moves.READY] = 'ready', [moves.DELAYED] = 'delayed', [moves.CLAIMED] = 'claimed', [moves.DEAD] = 'dead',
+}
+
+-- Dead letters and what expires are entered by their ids.
+local function entry_of(queue, set, message)
+  return (set == queue.dead or set == queue.expiring) and message.id or moves.member(message)
+end
+
+local function id_in(queue, set, entry)
+  return (set == queue.dead or set == queue.expiring) and entry or moves.id_of(entry)
+end
+
+-- The ids of entries, looked up.
+function upkeep.ids_in(queue, set, entries)
+  local ids = {}
+  for index, entry in ipairs(entries) do ids[index] = id_in(queue, set, entry) end
+  changes.look_up(queue, ids)
+  return ids
+end
+
+-- An entry stands for nothing when somebody has deleted its record by hand. Of a message whose id has not been used
+-- again there is still the payload, which tells its size.
+function upkeep.strike_out(queue, set, entry)
+  changes.take_out(set, entry)
   if set == queue.expiring then return end
+  queue.dropped = queue.dropped + 1
+  if set == queue.ready then changes.take_out(queue.oldest, entry) end
+  local id = id_in(queue, set, entry)
+  if changes.read(queue, id) then return end
   local size = redis.call('HSTRLEN', queue.payloads, id)
   changes.drop_payload(queue, id)
   changes.take_out(queue.expiring, id)
-  queue.dropped = queue.dropped + 1
-  if set == queue.dead then return end
-  queue.bytes = math.max(0, queue.bytes - size)
-  if set ~= queue.ready then return end
-  changes.take_out(queue.oldest, found)
-  queue.readyBytes = math.max(0, queue.readyBytes - size)
+  if set ~= queue.dead then queue.bytes = math.max(0, queue.bytes - size) end
+  if set == queue.ready then queue.readyBytes = math.max(0, queue.readyBytes - size) end
 end
 
--- An entry of an earlier message of the same id, whose record somebody has deleted by hand.
-function upkeep.disown(queue, set, found)
-  changes.take_out(set, found)
-  if set == queue.ready then changes.take_out(queue.oldest, found) end
-  queue.dropped = queue.dropped + 1
+local function belongs(queue, set, message)
+  if set == queue.expiring then return message.expiresAt ~= queues.NEVER and message.state ~= moves.CLAIMED end
+  return queue[HOMES[message.state] or 'none'] == set
+end
+
+-- The message that an entry stands for. One that stands for none is struck out.
+function upkeep.entered(queue, set, entry)
+  local message = changes.read(queue, id_in(queue, set, entry))
+  if message and belongs(queue, set, message) and entry_of(queue, set, message) == entry then return message end
+  upkeep.strike_out(queue, set, entry)
+end
+
+-- Works on the messages of entries, and answers how many entries there were.
+function upkeep.each(queue, set, entries, work)
+  upkeep.ids_in(queue, set, entries)
+  for _, entry in ipairs(entries) do
+    local message = upkeep.entered(queue, set, entry)
+    if message then work(queue, message) end
+  end
+  return #entries
 end
 
 local function do_due(queue, set, limit, work)
   if limit <= 0 then return 0 end
   changes.flush(set)
-  local entries, ids = redis.call('ZRANGEBYSCORE', set.key, '-inf', queues.now, 'LIMIT', 0, limit), {}
-  for index, found in ipairs(entries) do ids[index] = set == queue.expiring and found or moves.id_of(found) end
-  changes.look_up(queue, ids)
-  for index, id in ipairs(ids) do
-    local message = changes.read(queue, id)
-    if not message then upkeep.strike_out(queue, set, entries[index], id)
-    elseif set == queue.expiring and message.expiresAt == queues.NEVER then changes.take_out(set, id)
-    elseif set ~= queue.expiring and moves.member(message) ~= entries[index] then
-      upkeep.disown(queue, set, entries[index])
-    else work(queue, message) end
-  end
-  return #ids
+  local due = redis.call('ZRANGEBYSCORE', set.key, '-inf', queues.now, 'LIMIT', 0, limit)
+  return upkeep.each(queue, set, due, work)
 end
 
 local function promote(queue, message)
@@ -57,30 +83,23 @@ end
 function upkeep.maintain(queue, limit)
   local moved = do_due(queue, queue.claimed, limit, ends().lapse)
   moved = moved + do_due(queue, queue.expiring, limit - moved, ends().expire)
-  return moved + do_due(queue, queue.delayed, limit - moved, promote)
+  moved = moved + do_due(queue, queue.delayed, limit - moved, promote)
+  moves.look_ahead(queue)
+  return moved
 end
 
 -- Puts some of what is ready where the present ageing wants it. The cursor is kept, so that any call can go on.
 function upkeep.rank(queue)
   changes.flush(queue.ready)
   local scanned = redis.call('ZSCAN', queue.ready.key, queue.ranking - 1, 'COUNT', RANK_STEP)
-  local members, ids = {}, {}
-  for index = 1, #scanned[2], 2 do
-    members[#members + 1] = scanned[2][index]
-    ids[#ids + 1] = moves.id_of(scanned[2][index])
-  end
-  changes.look_up(queue, ids)
-  for index, found in ipairs(members) do
-    local message = changes.read(queue, ids[index])
-    if message then changes.put(queue.ready, found, moves.place(queue, message)) end
-    if queue.rules.stepMs then changes.put(queue.oldest, found, 0) end
-  end
+  local members = {}
+  for index = 1, #scanned[2], 2 do members[#members + 1] = scanned[2][index] end
+  upkeep.each(queue, queue.ready, members, function(_, message)
+    changes.put(queue.ready, moves.member(message), moves.place(queue, message))
+    if queue.rules.stepMs then changes.put(queue.oldest, moves.member(message), 0) end
+  end)
   queue.ranking = scanned[1] == '0' and 0 or tonumber(scanned[1]) + 1
 end
-
-local HOMES = {
-  [moves.READY] = 'ready', [moves.DELAYED] = 'delayed', [moves.CLAIMED] = 'claimed', [moves.DEAD] = 'dead',
-}
 
 -- A message whose entry somebody has deleted by hand would never be found again: it is put back where it belongs.
 local function check(queue, message)
@@ -88,7 +107,7 @@ local function check(queue, message)
   local set = queue[HOMES[message.state] or 'none']
   if not set then return end
   changes.flush(set)
-  local found = message.state == moves.DEAD and message.id or moves.member(message)
+  local found = entry_of(queue, set, message)
   if redis.call('ZSCORE', set.key, found) then return end
   if message.state == moves.CLAIMED then ends().lapse(queue, message)
   elseif message.state == moves.DEAD then changes.put(set, found, changes.extra(message).number)

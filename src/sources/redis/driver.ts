@@ -116,8 +116,8 @@ export class RedisDriver implements QueueDriver {
     const unreachable = this.#unreachable(commands)
     const sent = unreachable.size === 0 ? commands : commands.filter((command) => !unreachable.has(command))
     const refusal = (reply: unknown) => refusalIn(reply, (prefix) => this.#host.queueOf(prefix))
-    const decode = (row: unknown[]) => {
-      const results = row.values()
+    const decode = (row: unknown[] | number) => {
+      const results = (typeof row === 'number' ? new Array<string>(row).fill('acked') : row).values()
       return commands.map((command): SettleResult => {
         const error = unreachable.get(command)
         return error ? { state: 'refused', error } : settleResult(results.next().value, refusal)

@@ -1,5 +1,5 @@
 /**
- * The record of a message as the scripts pack it: lua/changes.lua has the same layout.
+ * The record of a message as the scripts pack it: lua/head.lua has the same layout.
  */
 
 export interface MessageRecord {
@@ -16,32 +16,41 @@ export interface MessageRecord {
 }
 
 const FLAGS = 1
-const PRIORITY = 3
-const ATTEMPT = 9
-const DELIVERIES = 13
-const ENQUEUED_AT = 17
-const FENCE = 33
-const ARRIVED_AT = 41
-const AT = 53
-const CONSUMER = 61
+const DELIVERIES = 7
+const FENCE = 11
+const AT = 19
+const CONSUMER = 27
 const CANCEL = 2
+/** From the end of the consumer on. */
+const ARRIVAL = 8
+const ARRIVED_AT_DIGITS = 11
+const PRIORITY = 27
+const ATTEMPT = 29
+const ENQUEUED_AT = 33
+const KEY = 41
 
 export function recordIn(packed: Buffer): MessageRecord {
-  const consumerEnd = CONSUMER + 2 + packed.readUInt16BE(CONSUMER)
-  const keyEnd = consumerEnd + 4 + packed.readUInt32BE(consumerEnd)
+  const lasting = lastingIn(packed)
+  const keyAt = lasting + KEY
+  const keyEnd = keyAt + 4 + packed.readUInt32BE(keyAt)
   const headersEnd = keyEnd + 4 + packed.readUInt32BE(keyEnd)
   const record: { -readonly [K in keyof MessageRecord]: MessageRecord[K] } = {
-    attempt: packed.readUInt32BE(ATTEMPT),
+    attempt: packed.readUInt32BE(lasting + ATTEMPT),
     deliveryCount: packed.readUInt32BE(DELIVERIES),
-    priority: packed.readUInt16BE(PRIORITY),
-    enqueuedAt: packed.readDoubleBE(ENQUEUED_AT),
+    priority: packed.readUInt16BE(lasting + PRIORITY),
+    enqueuedAt: packed.readDoubleBE(lasting + ENQUEUED_AT),
     fence: packed.readDoubleBE(FENCE),
     at: packed.readDoubleBE(AT),
-    consumer: packed.toString('utf8', CONSUMER + 2, consumerEnd),
+    consumer: packed.toString('utf8', CONSUMER + 2, lasting),
   }
-  if (keyEnd > consumerEnd + 4) record.key = packed.toString('utf8', consumerEnd + 4, keyEnd)
+  if (keyEnd > keyAt + 4) record.key = packed.toString('utf8', keyAt + 4, keyEnd)
   if (headersEnd > keyEnd + 4) record.headers = JSON.parse(packed.toString('utf8', keyEnd + 4, headersEnd))
   return record
+}
+
+/** Where that part of a record begins which stays as it is when the message moves. */
+function lastingIn(packed: Buffer): number {
+  return CONSUMER + 2 + packed.readUInt16BE(CONSUMER)
 }
 
 /** Whether it was cancelled while it was claimed. */
@@ -51,5 +60,6 @@ export function isCancelled(packed: Buffer): boolean {
 
 /** When a delayed message becomes ready. */
 export function dueAtIn(packed: Buffer): number {
-  return packed.readDoubleBE(ARRIVED_AT)
+  const from = lastingIn(packed) + ARRIVAL
+  return Number.parseInt(packed.toString('latin1', from, from + ARRIVED_AT_DIGITS), 16)
 }

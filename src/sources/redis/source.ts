@@ -37,7 +37,8 @@ function textOfScript(name: ScriptName): string {
     const body = `function()\n${textOf(name)}end`
     return lazy ? `local ${name} = lazy(${body})\n` : `local ${name} = (${body})()\n`
   })
-  return [textOf('head'), ...texts, textOf('run')].join('\n')
+  const common = name === 'consume' ? [textOf('common')] : []
+  return [textOf('head'), ...common, ...texts, textOf('run')].join('\n')
 }
 
 export const SOURCES: Readonly<Record<ScriptName, string>> = {

@@ -8,7 +8,7 @@ import { tour } from './tour.js'
 /** All that the scripts and this library send, and what the client sends to greet a server. */
 const COMMANDS = [
   ...['eval', 'evalsha', 'subscribe', 'unsubscribe', 'ping', 'publish', 'time'],
-  ...['hset', 'hmget', 'hdel', 'hkeys', 'hscan', 'hlen', 'hstrlen', 'exists', 'unlink', 'pexpireat'],
+  ...['get', 'set', 'pexpire', 'hset', 'hmget', 'hdel', 'hscan', 'hlen', 'hstrlen', 'exists', 'unlink'],
   ...['rpush', 'lpop', 'llen', 'lrange'],
   ...['zadd', 'zrem', 'zrange', 'zrangebyscore', 'zcard', 'zcount', 'zscore', 'zscan', 'zrank'],
 ]

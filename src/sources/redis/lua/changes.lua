@@ -46,7 +46,7 @@ end
 local function first(set)
   flush(set)
   local found = redis.call('ZRANGE', set.key, 0, 0, 'WITHSCORES')
-  return found[2] and tonumber(found[2]) or queues.LATEST
+  return found[2] and tonumber(found[2]) or LATEST
 end
 
 local function length(set)
@@ -60,19 +60,24 @@ local function range(set, from, to)
   return redis.call('ZRANGE', set.key, from, to)
 end
 
--- A record is what moves of a message; the payload is kept apart, so that a move does not write it again. `at` is the
--- instant that goes with the state: the end of the lease, of the delay, or when it ended. What few messages have is
--- packed behind: ttl, errors, reason, attempts, number, progress, result.
-local LAYOUT = '>BBBHI4I4I4ddddI4dHc0I4c0I4c0'
+-- A record is what moves of a message; the payload is kept apart, so that a move does not write it again. An outcome has
+-- nothing that lasts. What few messages have is packed behind: ttl, errors, reason, attempts, number, progress, result.
 local TAKEN, CANCEL, WATCHED, BURY = 1, 2, 4, 8
 
+local function unpack_lasting(message, packed, from)
+  local expiresAt, arrival, priority, attempt, enqueuedAt, key, headers, rest = struct.unpack(LASTING, packed, from)
+  message.expiresAt, message.arrival, message.priority, message.attempt = expiresAt, arrival, priority, attempt
+  message.enqueuedAt, message.key, message.headers = enqueuedAt, key, headers
+  return rest
+end
+
 local function unpacked(id, packed)
-  local state, flags, again, priority, size, attempt, deliveries, enqueuedAt, expiresAt, fence, arrivedAt, arrival, at,
-    consumer, key, headers, rest = struct.unpack(LAYOUT, packed)
-  return { id = id, state = state, flags = flags, again = again, priority = priority, size = size, attempt = attempt,
-    deliveries = deliveries, enqueuedAt = enqueuedAt, expiresAt = expiresAt, fence = fence, arrivedAt = arrivedAt,
-    arrival = arrival, at = at, consumer = consumer, key = key, headers = headers,
-    rest = rest <= #packed and string.sub(packed, rest) or '' }
+  local state, flags, again, size, deliveries, fence, at, consumer, rest = struct.unpack(MOVING, packed)
+  local message = { id = id, state = state, flags = flags, again = again, size = size, deliveries = deliveries,
+    fence = fence, at = at, consumer = consumer, expiresAt = NEVER }
+  if state < DONE then rest = unpack_lasting(message, packed, rest) end
+  message.rest = rest <= #packed and string.sub(packed, rest) or ''
+  return message
 end
 
 -- False for what is no record: somebody has written it by hand.
@@ -82,10 +87,14 @@ local function readable(id, packed)
 end
 
 local function pack(message)
-  local consumer, key, headers = message.consumer, message.key, message.headers
-  local packed = struct.pack(LAYOUT, message.state, message.flags, message.again, message.priority, message.size,
-    message.attempt, message.deliveries, message.enqueuedAt, message.expiresAt, message.fence, message.arrivedAt,
-    message.arrival, message.at, #consumer, consumer, #key, key, #headers, headers)
+  local consumer, packed = message.consumer, nil
+  packed = struct.pack(MOVING, message.state, message.flags, message.again, message.size, message.deliveries,
+    message.fence, message.at, #consumer, consumer)
+  if message.state < DONE then
+    local key, headers = message.key, message.headers
+    packed = packed .. struct.pack(LASTING, message.expiresAt, message.arrival, message.priority, message.attempt,
+      message.enqueuedAt, #key, key, #headers, headers)
+  end
   if message.extra then return packed .. cmsgpack.pack(message.extra) end
   return message.rest == '' and packed or packed .. message.rest
 end

@@ -6,7 +6,7 @@ local MOST_IN_VAIN = 200
 local function grant(queue, message, found, request)
   moves.leave_ready(queue, message, found)
   queue.fences = queue.fences + 1
-  message.state, message.fence, message.consumer, message.at = moves.CLAIMED, queue.fences, request.consumer, request.at
+  message.state, message.fence, message.consumer, message.at = CLAIMED, queue.fences, request.consumer, request.at
   if request.taken ~= changes.has(message, changes.TAKEN) then
     changes.set_flag(message, changes.TAKEN, request.taken)
   end
@@ -25,9 +25,9 @@ local function next_ready(queue, limit)
   local messages, kept = {}, {}
   for index, id in ipairs(ids) do
     local message = changes.read(queue, id)
-    if not message or message.state ~= moves.READY or moves.member(message) ~= members[index] then
+    if not message or message.state ~= READY or moves.member(message) ~= members[index] then
       upkeep().strike_out(queue, queue.ready, members[index])
-    elseif message.expiresAt ~= queues.NEVER and message.expiresAt <= queues.now then ends().expire(queue, message)
+    elseif message.expiresAt ~= NEVER and message.expiresAt <= queues.now then ends().expire(queue, message)
     else
       messages[#messages + 1] = message
       kept[#kept + 1] = members[index]
@@ -62,7 +62,7 @@ end
 
 local function next_due(queue)
   if queue.lookedInVain then return 0 end
-  return queue.nextAt == queues.LATEST and -1 or math.max(0, queue.nextAt - queues.now)
+  return queue.nextAt == LATEST and -1 or math.max(0, queue.nextAt - queues.now)
 end
 
 local function claim_reply(queue, claims)
@@ -89,26 +89,24 @@ verbs.claim = function(queue, take)
   return claim_reply(queue, claims)
 end
 
--- What is kept of an answer: which claims, not their payloads, which are in the store as long as the claims are. To
--- nothing there is nothing to keep: asked again it may as well find something.
+-- What is kept of an answer: the fence of the first claim, those of the others following it, and the ids. Payloads are in
+-- the store as long as the claims are. To nothing there is nothing to keep: asked again it may as well find something.
 remembered.claim = function(reply, queue)
-  local claims, kept = reply[3], {}
+  local claims = reply[3]
   if #claims == 0 then return nil end
-  for index = 1, #claims, 3 do
-    kept[#kept + 1] = claims[index]
-    kept[#kept + 1] = queues.digits(queue.known[claims[index]].fence)
-  end
+  local kept = { queue.known[claims[1]].fence }
+  for index = 1, #claims, 3 do kept[#kept + 1] = claims[index] end
   return kept
 end
 
 -- The claims that are still live, as they were granted at first.
 recalled.claim = function(queue, kept)
-  local claims, ids = {}, {}
-  for index = 1, #kept, 2 do ids[#ids + 1] = kept[index] end
-  changes.look_up(queue, ids)
-  for index = 1, #kept, 2 do
-    local message = settle.live_claim(queue, kept[index], kept[index + 1])
-    local bytes = message and changes.payloads_of(queue, { message.id })[1]
+  local claims = {}
+  local first = table.remove(kept, 1)
+  changes.look_up(queue, kept)
+  for index, id in ipairs(kept) do
+    local message = settle.live_claim(queue, id, first + index - 1)
+    local bytes = message and changes.payloads_of(queue, { id })[1]
     if bytes then tell_claim(claims, message, bytes) end
   end
   return claim_reply(queue, claims)

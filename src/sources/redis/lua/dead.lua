@@ -2,7 +2,7 @@
 
 local function find_dead(queue, id)
   local message = moves.find(queue, id)
-  return message and message.state == moves.DEAD and message or nil
+  return message and message.state == DEAD and message or nil
 end
 
 local function take_ids(take)

@@ -6,7 +6,7 @@ local DELIVERIES_PER_ATTEMPT = 3
 local ends = {}
 
 function ends.forget(queue, message)
-  if message.state ~= moves.DEAD then queue.bytes = queue.bytes - message.size end
+  if message.state ~= DEAD then queue.bytes = queue.bytes - message.size end
   moves.tell_end(queue, message)
   changes.drop_payload(queue, message.id)
   changes.remove(queue, message)
@@ -18,7 +18,7 @@ function ends.bury(queue, message, reason, attempts)
   moves.tell_end(queue, message)
   local more = changes.extra(message)
   more.reason, more.attempts, more.number = reason, attempts, queue.deaths
-  message.state, message.at, message.expiresAt = moves.DEAD, queues.now, queues.NEVER
+  message.state, message.at, message.expiresAt = DEAD, queues.now, NEVER
   changes.put(queue.dead, message.id, queue.deaths)
   changes.write(queue, message)
 end
@@ -51,7 +51,7 @@ end
 
 function ends.cancelled(queue, message)
   queue.cancelled = queue.cancelled + 1
-  moves.finish(queue, message, moves.CANCELLED)
+  moves.finish(queue, message, CANCELLED)
 end
 
 function ends.expire(queue, message)
@@ -60,7 +60,7 @@ function ends.expire(queue, message)
     return ends.bury(queue, message, 'its time to live ran out', message.attempt - 1)
   end
   queue.expired = queue.expired + 1
-  moves.finish(queue, message, moves.EXPIRED)
+  moves.finish(queue, message, EXPIRED)
 end
 
 function ends.lapse(queue, message)

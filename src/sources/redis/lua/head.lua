@@ -1,6 +1,47 @@
 -- What all files of a script share.
 
 local P = string.sub(KEYS[1], 1, -3)
+
+-- The layout of what is stored. A newer one is refused.
+local FORMAT = 1
+-- Numbers of a queue that change with nearly every call. `unpack_state` names them.
+local STATE = '>ddddddddddddd'
+-- A record begins with what changes when a message moves, and goes on with what stays.
+--   state, flags, how often the id was used again, size, deliveries, fence, the instant that goes with the state (the
+--   end of the lease or of the delay, or when it ended), consumer
+local MOVING = '>BBBI4I4ddHc0'
+--   when it expires, arrival (11 digits of time, 8 that tell apart those of one millisecond), priority, attempt,
+--   when it was enqueued, key, headers
+local LASTING = '>dc19HI4dI4c0I4c0'
+local READY, DELAYED, CLAIMED, DEAD, DONE, ELSEWHERE, CANCELLED, EXPIRED = 0, 1, 2, 3, 4, 5, 6, 7
+local NEVER, LATEST = -1, 9007199254740991
+-- So many outcomes more than are wanted are no matter; so many are forgotten at once.
+local MOST_TOO_MANY, TRIM_STEP = 50, 1000
+
+-- The rules of a queue whose settings nobody has named. `false` is no bound.
+local DEFAULT_RULES = {
+  maxDeliveries = 5, stepMs = false, cap = false, maxLength = false, maxBytes = false, maxPayloadBytes = 1048576,
+  whenFull = 'reject', outcomesMs = 3600000, maxOutcomes = 10000,
+}
+
+local function rules_in(packed)
+  return packed and cmsgpack.unpack(packed) or DEFAULT_RULES
+end
+
+-- An answer that may be asked for again: the number of the request, and the answer.
+local ANSWER = '>dI4c0'
+-- How long answers are kept at least after their caller was last heard of. More would not be taken as an expiry.
+local KEPT_MS, MOST_KEPT_MS = 7200000, 2251799813685248
+
+local function kept_for(lease)
+  return string.format('%.0f', math.min(math.max(KEPT_MS, 4 * lease), MOST_KEPT_MS))
+end
+
+local function now_of_server()
+  local clock = redis.call('TIME')
+  return clock[1] * 1000 + math.floor(clock[2] / 1000)
+end
+
 -- What each verb does, what is kept of its answer if not all, and how that becomes an answer again.
 local verbs, remembered, recalled = {}, {}, {}
 

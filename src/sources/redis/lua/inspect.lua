@@ -8,13 +8,13 @@ end
 local function rules_of(named)
   local limits, retention, ageing = given(named.limits, {}), given(named.retention, {}), given(named.ageing, {})
   return {
-    maxDeliveries = given(named.maxDeliveries, queues.DEFAULT_RULES.maxDeliveries),
+    maxDeliveries = given(named.maxDeliveries, DEFAULT_RULES.maxDeliveries),
     stepMs = given(ageing.stepMs, false), cap = given(ageing.cap, false),
     maxLength = given(limits.maxLength, false), maxBytes = given(limits.maxBytes, false),
-    maxPayloadBytes = given(limits.maxPayloadBytes, queues.DEFAULT_RULES.maxPayloadBytes),
-    whenFull = given(limits.whenFull, queues.DEFAULT_RULES.whenFull),
-    outcomesMs = given(retention.outcomesMs, queues.DEFAULT_RULES.outcomesMs),
-    maxOutcomes = given(retention.maxOutcomes, queues.DEFAULT_RULES.maxOutcomes),
+    maxPayloadBytes = given(limits.maxPayloadBytes, DEFAULT_RULES.maxPayloadBytes),
+    whenFull = given(limits.whenFull, DEFAULT_RULES.whenFull),
+    outcomesMs = given(retention.outcomesMs, DEFAULT_RULES.outcomesMs),
+    maxOutcomes = given(retention.maxOutcomes, DEFAULT_RULES.maxOutcomes),
   }
 end
 
@@ -118,12 +118,12 @@ end
 verbs.cancel = function(queue, take)
   local message = moves.find(queue, take())
   if not message then return 'unknown' end
-  if message.state == moves.READY or message.state == moves.DELAYED then
+  if message.state == READY or message.state == DELAYED then
     moves.lift(queue, message)
     ends().cancelled(queue, message)
     return 'cancelled'
   end
-  if message.state ~= moves.CLAIMED then return 'finished' end
+  if message.state ~= CLAIMED then return 'finished' end
   changes.set_flag(message, changes.CANCEL, true)
   changes.write(queue, message)
   queues.hint(queue, 'cancel:' .. message.id)
@@ -134,10 +134,10 @@ verbs.outcome = function(queue, take)
   local message, watch = moves.find(queue, take()), take() == '1'
   if not message then return { 'unknown' } end
   local more = changes.extra(message)
-  if message.state == moves.DONE then return more.result and { 'done', more.result } or { 'done' } end
-  if message.state == moves.DEAD or message.state == moves.ELSEWHERE then return { 'dead', more.reason or '' } end
-  if message.state == moves.CANCELLED then return { 'cancelled' } end
-  if message.state == moves.EXPIRED then return { 'expired' } end
+  if message.state == DONE then return more.result and { 'done', more.result } or { 'done' } end
+  if message.state == DEAD or message.state == ELSEWHERE then return { 'dead', more.reason or '' } end
+  if message.state == CANCELLED then return { 'cancelled' } end
+  if message.state == EXPIRED then return { 'expired' } end
   if watch and not changes.has(message, changes.WATCHED) then
     changes.set_flag(message, changes.WATCHED, true)
     changes.write(queue, message)

@@ -1,23 +1,15 @@
 -- The moves of a message between its states.
 
-local READY, DELAYED, CLAIMED, DEAD, DONE, ELSEWHERE, CANCELLED, EXPIRED = 0, 1, 2, 3, 4, 5, 6, 7
 -- Above every place of a message for which waiting makes up for priority.
 local STRICT = 4503599627370496
 local ARRIVALS = 4294967296
 -- Members have eleven digits for the time of arrival; this is in the year 2527.
 local FARTHEST = 17592186044415
-local TRIM_STEP = 1000
 local TRIM_STEP_LEAST = 10
-local MOST_TOO_MANY = 50
 
--- The time of arrival, then a number that tells those of one millisecond apart: equal places are served in this order.
+-- Equal places are served in this order.
 local function member(message)
-  local name = message.member
-  if not name then
-    name = string.format('%011x%08x', message.arrivedAt, message.arrival) .. message.id
-    message.member = name
-  end
-  return name
+  return message.arrival .. message.id
 end
 
 local function id_of(found)
@@ -38,7 +30,7 @@ local function place(queue, message)
   local step, cap = queue.rules.stepMs, queue.rules.cap
   if not step then return message.priority end
   if message.priority > cap then return STRICT + message.priority end
-  return math.min(message.arrivedAt + message.priority * step, STRICT - 1)
+  return math.min(arrived_at(message.arrival) + message.priority * step, STRICT - 1)
 end
 
 local function outlived(queue, message)
@@ -82,7 +74,7 @@ local function leave_ready(queue, message, found)
   changes.take_out(queue.ready, found)
   if queue.rules.stepMs then changes.take_out(queue.oldest, found) end
   queue.readyBytes = queue.readyBytes - message.size
-  if message.expiresAt ~= queues.NEVER then changes.take_out(queue.expiring, message.id) end
+  if message.expiresAt ~= NEVER then changes.take_out(queue.expiring, message.id) end
 end
 
 -- Takes a message off the place where it is. It must be put somewhere in the same call.
@@ -91,25 +83,25 @@ local function lift(queue, message)
   elseif message.state == READY then leave_ready(queue, message, member(message))
   elseif message.state == DELAYED then
     changes.take_out(queue.delayed, member(message))
-    if message.expiresAt ~= queues.NEVER then changes.take_out(queue.expiring, message.id) end
+    if message.expiresAt ~= NEVER then changes.take_out(queue.expiring, message.id) end
   elseif message.state == DEAD then changes.take_out(queue.dead, message.id) end
 end
 
 local function set_expiry(queue, message)
-  if message.expiresAt == queues.NEVER then return end
+  if message.expiresAt == NEVER then return end
   expect(queue, message.expiresAt)
   changes.put(queue.expiring, message.id, message.expiresAt)
 end
 
 -- A message that nobody takes within its ttl, from now, expires.
 local function set_ttl(message, ttl)
-  message.expiresAt = ttl and queues.instant(queues.now + ttl) or queues.NEVER
+  message.expiresAt = ttl and queues.instant(queues.now + ttl) or NEVER
   if ttl then message.extra = { ttl = ttl } end
 end
 
 local function put_back(queue, message)
   wake(queue)
-  message.state = READY
+  message.state, message.consumer = READY, ''
   local found = member(message)
   changes.put(queue.ready, found, place(queue, message))
   if queue.rules.stepMs then changes.put(queue.oldest, found, 0) end
@@ -119,7 +111,7 @@ local function put_back(queue, message)
 end
 
 local function arrive_at(queue, message, at)
-  message.arrivedAt, message.arrival, message.member = at, queue.arrivals, nil
+  message.arrival = string.format('%011x%08x', at, queue.arrivals)
 end
 
 -- The number of an arrival. When they begin anew, time goes on by a millisecond, so that order is kept.
@@ -138,9 +130,10 @@ end
 local function delay(queue, message, ms)
   message.state = DELAYED
   count_arrival(queue)
-  arrive_at(queue, message, math.min(queues.instant(queues.now + ms), FARTHEST))
-  expect(queue, message.arrivedAt)
-  changes.put(queue.delayed, member(message), message.arrivedAt)
+  local at = math.min(queues.instant(queues.now + ms), FARTHEST)
+  arrive_at(queue, message, at)
+  expect(queue, at)
+  changes.put(queue.delayed, member(message), at)
   set_expiry(queue, message)
   changes.write(queue, message)
 end
@@ -158,8 +151,8 @@ local function finish(queue, message, state, result, reason)
   tell_end(queue, message)
   changes.drop_payload(queue, message.id)
   queue.ends[#queue.ends + 1] = message.id
-  message.state, message.at, message.flags, message.expiresAt = state, queues.now, 0, queues.NEVER
-  message.consumer, message.key, message.headers, message.rest, message.extra = '', '', '', '', nil
+  message.state, message.at, message.flags, message.expiresAt = state, queues.now, 0, NEVER
+  message.consumer, message.rest, message.extra = '', '', nil
   if result or reason then message.extra = { result = result, reason = reason } end
   changes.write(queue, message)
 end
@@ -218,6 +211,4 @@ return {
   outlived = outlived, find = find, expect = expect, look_ahead = look_ahead, tell = tell,
   leave_ready = leave_ready, lift = lift, set_ttl = set_ttl, put_back = put_back, arrive = arrive, delay = delay,
   tell_end = tell_end, finish = finish, forget_outcome = forget_outcome, list_ends = list_ends,
-  READY = READY, DELAYED = DELAYED, CLAIMED = CLAIMED, DEAD = DEAD, DONE = DONE, ELSEWHERE = ELSEWHERE,
-  CANCELLED = CANCELLED, EXPIRED = EXPIRED,
 }

@@ -1,11 +1,5 @@
 -- Carries out the steps of one turn, in order. A step that was carried out before gets its first answer.
 
--- How long answers are kept at least after their caller was last heard of.
-local KEPT_MS = 3600000
--- Instants beyond would be written with an exponent, which PEXPIREAT does not take.
-local MOST_KEPT_MS = 2251799813685248
-local FEW = 100
-
 local cursor = 0
 local function take()
   cursor = cursor + 1
@@ -19,22 +13,28 @@ local function note_caller(step)
   if step.session == '' then return end
   local caller = callers[step.session]
   if not caller then
-    caller = { key = P .. ':a:' .. step.session, raised = 0, fields = { 'floor', 'until' }, kept = {}, fresh = {} }
+    caller = { key = P .. ':a:' .. step.session, floor = 0, fresh = false }
     callers[step.session] = caller
   end
-  caller.raised = math.max(caller.raised, step.floor)
-  caller.fields[#caller.fields + 1] = step.seq
+  caller.raised = math.max(caller.raised or 0, step.floor)
 end
 
 local function read_answers(caller)
-  for index, value in ipairs(changes.fields(caller.key, caller.fields)) do caller.kept[caller.fields[index]] = value end
-  caller.floor, caller.keptUntil = tonumber(caller.kept.floor or 0), tonumber(caller.kept['until'] or 0)
+  caller.answers = {}
+  local packed = redis.call('GET', caller.key)
+  if not packed then return end
+  local from = 9
+  caller.floor = struct.unpack('>d', packed)
+  while from <= #packed do
+    local seq, answer, following = struct.unpack(ANSWER, packed, from)
+    caller.answers[seq], from = answer, following
+  end
 end
 
 local function once(queue, step)
   local caller = callers[step.session]
-  if tonumber(step.seq) < math.max(caller.floor, step.floor) then return queues.refused('expired') end
-  local kept = caller.kept[step.seq]
+  if step.seq < math.max(caller.floor, step.floor) then return queues.refused('expired') end
+  local kept = caller.answers[step.seq]
   if kept then
     caller.asksAgain = true
     local answer = cmsgpack.unpack(kept)
@@ -45,44 +45,22 @@ local function once(queue, step)
   local keep = reply
   if remembered[step.verb] then keep = remembered[step.verb](reply, queue) end
   if keep == nil then return reply end
-  caller.kept[step.seq] = cmsgpack.pack(keep)
-  caller.fresh[#caller.fresh + 1] = step.seq
-  caller.fresh[#caller.fresh + 1] = caller.kept[step.seq]
+  caller.answers[step.seq], caller.fresh = cmsgpack.pack(keep), true
   return reply
 end
 
--- Answers that nobody will ask for again. Mostly those to the last few requests.
-local function below_floor(caller)
-  local gone = {}
-  if caller.raised - caller.floor <= FEW then
-    for seq = caller.floor, caller.raised - 1 do gone[#gone + 1] = seq end
-    return gone
-  end
-  for _, field in ipairs(redis.call('HKEYS', caller.key)) do
-    local seq = tonumber(field)
-    if seq and seq < caller.raised then gone[#gone + 1] = field end
-  end
-  return gone
-end
-
+-- What nobody will ask for again is left out.
 local function save_answers(queue, caller)
-  local fresh = caller.fresh
+  local keepMs = kept_for(queue.lease)
   -- A write, so that whoever waits for replicas waits for what the first answer told, also over a new connection.
-  if caller.asksAgain then redis.call('PEXPIREAT', caller.key, caller.keptUntil) end
-  if not fresh[1] then return end
-  if caller.raised > caller.floor then
-    changes.in_chunks('HDEL', caller.key, below_floor(caller))
-    fresh[#fresh + 1] = 'floor'
-    fresh[#fresh + 1] = caller.raised
+  if caller.asksAgain and not caller.fresh then redis.call('PEXPIRE', caller.key, keepMs) end
+  if not caller.fresh then return end
+  local floor = math.max(caller.floor, caller.raised)
+  local packed = { struct.pack('>d', floor) }
+  for seq, answer in pairs(caller.answers) do
+    if seq >= floor then packed[#packed + 1] = struct.pack(ANSWER, seq, #answer, answer) end
   end
-  local keepMs = math.min(math.max(KEPT_MS, 2 * queue.lease), MOST_KEPT_MS)
-  local expires = caller.keptUntil < queues.now + keepMs
-  if expires then
-    fresh[#fresh + 1] = 'until'
-    fresh[#fresh + 1] = queues.now + 2 * keepMs
-  end
-  changes.in_chunks('HSET', caller.key, fresh)
-  if expires then redis.call('PEXPIREAT', caller.key, queues.now + 2 * keepMs) end
+  redis.call('SET', caller.key, table.concat(packed), 'PX', keepMs)
 end
 
 -- Before the steps of a turn: what is due is done, unless a sweep is to say how much of it. A queue whose places are
@@ -97,7 +75,7 @@ local function begin(queue, isSweep)
 end
 
 for index = 1, tonumber(take()) do
-  local step = { verb = take(), session = take(), seq = take(), floor = tonumber(take()), length = tonumber(take()) }
+  local step = { verb = take(), session = take(), seq = tonumber(take()), floor = tonumber(take()), length = tonumber(take()) }
   step.at = cursor
   cursor = cursor + step.length
   steps[index] = step
@@ -105,8 +83,8 @@ for index = 1, tonumber(take()) do
 end
 
 local queue = queues.open(P)
-if queue.format > queues.FORMAT then
-  local reply = queues.refused('format', queue.format, queues.FORMAT)
+if queue.format > FORMAT then
+  local reply = queues.refused('format', queue.format, FORMAT)
   local replies = {}
   for index in ipairs(steps) do replies[index] = reply end
   return replies

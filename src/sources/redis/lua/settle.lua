@@ -3,7 +3,7 @@
 -- A claim whose token is the live one.
 local function live_claim(queue, id, token)
   local message = changes.read(queue, id)
-  if not message or message.state ~= moves.CLAIMED or message.at <= queues.now then return nil end
+  if not message or message.state ~= CLAIMED or message.at <= queues.now then return nil end
   return message.fence == tonumber(token) and message or nil
 end
 
@@ -11,7 +11,7 @@ local function carry_over(from, message, parcels, leave)
   local plans = {}
   for index, parcel in ipairs(parcels) do
     local to = queues.open(parcel.prefix)
-    if to.format > queues.FORMAT then return queues.refused('format', to.format, queues.FORMAT) end
+    if to.format > FORMAT then return queues.refused('format', to.format, FORMAT) end
     local planned, refusing = admission().plan(to, parcel.batch, to == from and message or nil)
     if refusing then return refusing end
     plans[index] = { to, parcel.batch, planned }
@@ -26,12 +26,12 @@ local settle = {}
 
 settle.ack = function(queue, message, command)
   if command.parcels then
-    local leave = function() moves.finish(queue, message, moves.DONE, command.result) end
+    local leave = function() moves.finish(queue, message, DONE, command.result) end
     return carry_over(queue, message, command.parcels, leave) or 'forwarded'
   end
   moves.lift(queue, message)
   queue.acked = queue.acked + 1
-  moves.finish(queue, message, moves.DONE, command.result)
+  moves.finish(queue, message, DONE, command.result)
   return 'acked'
 end
 
@@ -62,7 +62,7 @@ end
 
 settle['dead-letter'] = function(queue, message, command)
   if command.parcels then
-    local leave = function() moves.finish(queue, message, moves.ELSEWHERE, nil, command.reason) end
+    local leave = function() moves.finish(queue, message, ELSEWHERE, nil, command.reason) end
     return carry_over(queue, message, command.parcels, leave) or 'dead'
   end
   moves.lift(queue, message)
@@ -108,8 +108,13 @@ verbs.settle = function(queue, take)
     ids[index] = commands[index].id
   end
   changes.look_up(queue, ids)
-  for index, command in ipairs(commands) do results[index] = settle_one(queue, command) end
-  return results
+  local acked = 0
+  for index, command in ipairs(commands) do
+    results[index] = settle_one(queue, command)
+    if results[index] == 'acked' then acked = acked + 1 end
+  end
+  -- Nearly always all are acked, which needs no list.
+  return acked == #results and acked or results
 end
 
 local function renew_one(queue, renewal)

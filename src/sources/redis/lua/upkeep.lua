@@ -9,22 +9,21 @@ local TIDY_MS, AUDIT_MS, REST_MS = 1000, 50, 60000
 local upkeep = { STEP = STEP }
 
 local HOMES = {
-  [moves.READY] = 'ready', [moves.DELAYED] = 'delayed', [moves.CLAIMED] = 'claimed', [moves.DEAD] = 'dead',
+  [READY] = 'ready', [DELAYED] = 'delayed', [CLAIMED] = 'claimed', [DEAD] = 'dead',
 }
 
--- Dead letters and what expires are entered by their ids.
-local function entry_of(queue, set, message)
-  return (set == queue.dead or set == queue.expiring) and message.id or moves.member(message)
+local function entry_of(set, message)
+  return set.byId and message.id or moves.member(message)
 end
 
-local function id_in(queue, set, entry)
-  return (set == queue.dead or set == queue.expiring) and entry or moves.id_of(entry)
+local function id_in(set, entry)
+  return set.byId and entry or moves.id_of(entry)
 end
 
 -- The ids of entries, looked up.
 function upkeep.ids_in(queue, set, entries)
   local ids = {}
-  for index, entry in ipairs(entries) do ids[index] = id_in(queue, set, entry) end
+  for index, entry in ipairs(entries) do ids[index] = id_in(set, entry) end
   changes.look_up(queue, ids)
   return ids
 end
@@ -36,7 +35,7 @@ function upkeep.strike_out(queue, set, entry)
   if set == queue.expiring then return end
   queue.dropped = queue.dropped + 1
   if set == queue.ready then changes.take_out(queue.oldest, entry) end
-  local id = id_in(queue, set, entry)
+  local id = id_in(set, entry)
   if changes.read(queue, id) then return end
   local size = redis.call('HSTRLEN', queue.payloads, id)
   changes.drop_payload(queue, id)
@@ -46,14 +45,14 @@ function upkeep.strike_out(queue, set, entry)
 end
 
 local function belongs(queue, set, message)
-  if set == queue.expiring then return message.expiresAt ~= queues.NEVER and message.state ~= moves.CLAIMED end
+  if set == queue.expiring then return message.expiresAt ~= NEVER and message.state ~= CLAIMED end
   return queue[HOMES[message.state] or 'none'] == set
 end
 
 -- The message that an entry stands for. One that stands for none is struck out.
 function upkeep.entered(queue, set, entry)
-  local message = changes.read(queue, id_in(queue, set, entry))
-  if message and belongs(queue, set, message) and entry_of(queue, set, message) == entry then return message end
+  local message = changes.read(queue, id_in(set, entry))
+  if message and belongs(queue, set, message) and entry_of(set, message) == entry then return message end
   upkeep.strike_out(queue, set, entry)
 end
 
@@ -107,13 +106,14 @@ local function check(queue, message)
   local set = queue[HOMES[message.state] or 'none']
   if not set then return end
   changes.flush(set)
-  local found = entry_of(queue, set, message)
+  local found = entry_of(set, message)
   if redis.call('ZSCORE', set.key, found) then return end
-  if message.state == moves.CLAIMED then ends().lapse(queue, message)
-  elseif message.state == moves.DEAD then changes.put(set, found, changes.extra(message).number)
-  elseif message.state == moves.DELAYED then
-    moves.expect(queue, message.arrivedAt)
-    changes.put(set, found, message.arrivedAt)
+  if message.state == CLAIMED then ends().lapse(queue, message)
+  elseif message.state == DEAD then changes.put(set, found, changes.extra(message).number)
+  elseif message.state == DELAYED then
+    local at = moves.arrived_at(message.arrival)
+    moves.expect(queue, at)
+    changes.put(set, found, at)
   else
     queue.readyBytes = queue.readyBytes - message.size
     moves.put_back(queue, message)

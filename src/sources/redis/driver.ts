@@ -92,7 +92,8 @@ export class RedisDriver implements QueueDriver {
     const bytes = sizes.reduce((sum, size) => sum + size, 0)
     const error = checkBatch(batch, bytes)
     if (error) return refused(error)
-    const decode = (row: number[]) => row.map((stored): EnqueueStatus => (stored === 1 ? 'enqueued' : 'duplicate'))
+    const decode = (row: number[] | number) =>
+      listed(row, 1).map((stored): EnqueueStatus => (stored === 1 ? 'enqueued' : 'duplicate'))
     return this.#ask({
       verb: 'enqueue',
       args: batchArguments(batch, sizes),
@@ -117,7 +118,7 @@ export class RedisDriver implements QueueDriver {
     const sent = unreachable.size === 0 ? commands : commands.filter((command) => !unreachable.has(command))
     const refusal = (reply: unknown) => refusalIn(reply, (prefix) => this.#host.queueOf(prefix))
     const decode = (row: unknown[] | number) => {
-      const results = (typeof row === 'number' ? new Array<string>(row).fill('acked') : row).values()
+      const results = listed<unknown>(row, 'acked').values()
       return commands.map((command): SettleResult => {
         const error = unreachable.get(command)
         return error ? { state: 'refused', error } : settleResult(results.next().value, refusal)
@@ -246,6 +247,11 @@ function checkBatch(batch: readonly NewMessage[], bytes: number): Error | undefi
 }
 
 function ignore(): void {}
+
+/** Where all answers of a step are the usual one, there is but their number. */
+function listed<T>(row: readonly T[] | number, usual: T): readonly T[] {
+  return typeof row === 'number' ? new Array<T>(row).fill(usual) : row
+}
 
 function booleans(row: number[]): boolean[] {
   return row.map((each) => each === 1)

@@ -27,12 +27,23 @@ export const numberOf = (value: unknown): number => Number(value)
 
 export function batchArguments(batch: readonly NewMessage[], sizes = batch.map(sizeOf)): Argument[] {
   const args: Argument[] = [batch.length]
-  batch.forEach(({ id, priority, delayMs, ttlMs, whenExpired, key, headers, bytes }, index) => {
-    const shownHeaders = headers === undefined ? '' : JSON.stringify(headers)
-    args.push(id, priority, Math.ceil(delayMs), ttlMs === undefined ? '' : Math.ceil(ttlMs))
-    args.push(whenExpired === 'dead-letter' ? 1 : 0, key ?? '', shownHeaders, sizes[index] as number, asBuffer(bytes))
-  })
+  for (let index = 0; index < batch.length; index += 1) {
+    const message = batch[index] as NewMessage
+    if (isPlain(message)) args.push(message.id, message.priority, asBuffer(message.bytes))
+    else args.push(message.id, '', asBuffer(message.bytes), ...detailsOf(message, sizes[index] as number))
+  }
   return args
+}
+
+/** What nearly all are: ready at once and for good, with nothing to them but a priority. */
+function isPlain({ delayMs, ttlMs, key, headers }: NewMessage): boolean {
+  return delayMs === 0 && ttlMs === undefined && key === undefined && headers === undefined
+}
+
+function detailsOf({ priority, delayMs, ttlMs, whenExpired, key, headers }: NewMessage, size: number): Argument[] {
+  const shownHeaders = headers === undefined ? '' : JSON.stringify(headers)
+  const ttl = ttlMs === undefined ? '' : Math.ceil(ttlMs)
+  return [priority, Math.ceil(delayMs), ttl, whenExpired === 'dead-letter' ? 1 : 0, key ?? '', shownHeaders, size]
 }
 
 /** The messages for other queues that go along. */

@@ -14,11 +14,11 @@ const MODULES = [
   { name: 'admission', lazy: true },
 ]
 
-/** The files with the verbs of each script. */
+/** The files of each script: the one for plain turns, which comes before the modules, and those with its verbs. */
 const FILES = {
-  enqueue: ['enqueue'],
-  consume: ['settle', 'claim'],
-  administer: ['inspect', 'dead'],
+  enqueue: { plain: ['plain-enqueue'], verbs: ['enqueue'] },
+  consume: { plain: ['plain-consume'], verbs: ['settle', 'claim'] },
+  administer: { plain: [], verbs: ['inspect', 'dead'] },
 }
 
 export type ScriptName = keyof typeof FILES
@@ -32,13 +32,13 @@ function textOf(file: string): string {
  * made much faster where few local names are in sight.
  */
 function textOfScript(name: ScriptName): string {
-  const modules = [...MODULES, ...FILES[name].map((file) => ({ name: file, lazy: false }))]
+  const { plain, verbs } = FILES[name]
+  const modules = [...MODULES, ...verbs.map((file) => ({ name: file, lazy: false }))]
   const texts = modules.map(({ name, lazy }) => {
     const body = `function()\n${textOf(name)}end`
     return lazy ? `local ${name} = lazy(${body})\n` : `local ${name} = (${body})()\n`
   })
-  const common = name === 'consume' ? [textOf('common')] : []
-  return [textOf('head'), ...common, ...texts, textOf('run')].join('\n')
+  return [textOf('head'), ...plain.map(textOf), ...texts, textOf('run')].join('\n')
 }
 
 export const SOURCES: Readonly<Record<ScriptName, string>> = {

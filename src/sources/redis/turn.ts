@@ -16,6 +16,8 @@ const MOST_BYTES = 1024 * 1024
 /** The server keeps answers for an hour. A request that was first sent longer ago is not sent again. */
 const REPEATABLE_MS = 50 * 60_000
 
+const NOW = Promise.resolve()
+
 /** What is asked of the store in one step. */
 export interface Step<R, T> {
   readonly verb: string
@@ -29,9 +31,17 @@ export interface Step<R, T> {
   readonly others?: readonly string[]
 }
 
-interface PendingStep extends Step<unknown, unknown> {
-  readonly reply: Eventual<unknown>
-  readonly askedAt: number
+/** A step whose answer is waited for. */
+class PendingStep {
+  readonly reply = new Eventual<unknown>()
+  readonly script: ScriptName
+
+  constructor(
+    readonly step: Step<unknown, unknown>,
+    readonly askedAt: number,
+  ) {
+    this.script = scriptOf(step.verb)
+  }
 }
 
 /** A request that failed, and may be asked again. */
@@ -69,30 +79,30 @@ export class Turns {
   ask<R, T>(step: Step<R, T>): Eventual<T> {
     const askedAt = Date.now()
     if (step.token !== undefined && this.#isTooOld(step.token, askedAt)) return Eventual.rejected(tooOld(step.token))
-    const pending = { ...step, askedAt, reply: new Eventual<T>() }
-    if (this.#steps.push(pending as unknown as PendingStep) === 1) queueMicrotask(() => this.#flush())
-    return pending.reply
+    const pending = new PendingStep(step as unknown as Step<unknown, unknown>, askedAt)
+    // Not `queueMicrotask`, which makes an async resource for each call, at several times the cost.
+    if (this.#steps.push(pending) === 1) void NOW.then(this.#flush)
+    return pending.reply as Eventual<T>
   }
 
-  #flush(): void {
+  readonly #flush = (): void => {
     const steps = this.#steps
     this.#steps = []
-    for (const group of grouped(steps)) void this.#send(group)
+    for (const group of grouped(steps)) this.#send(group)
   }
 
-  async #send(steps: readonly PendingStep[]): Promise<void> {
-    let replies: unknown[]
-    try {
-      const script = scriptOf(steps[0]?.verb ?? '')
-      replies = await this.#call(script, this.#keysOf(steps), argumentsOf(steps), bytesOf(steps))
-    } catch (error) {
-      this.#fail(steps, asBackendError(error))
-      return
-    }
-    for (let index = 0; index < steps.length; index += 1) this.#conclude(steps[index] as PendingStep, replies[index])
+  #send(steps: readonly PendingStep[]): void {
+    const script = (steps[0] as PendingStep).script
+    this.#call(script, this.#keysOf(steps), argumentsOf(steps), bytesOf(steps)).then(
+      (replies) => {
+        for (let index = 0; index < steps.length; index += 1)
+          this.#conclude(steps[index] as PendingStep, replies[index])
+      },
+      (error) => this.#fail(steps, asBackendError(error)),
+    )
   }
 
-  #conclude({ token, reply, decode }: PendingStep, answer: unknown): void {
+  #conclude({ step: { token, decode }, reply }: PendingStep, answer: unknown): void {
     if (token !== undefined && this.#unanswered.size > 0) this.#unanswered.delete(nameOf(token))
     const refusal = refusalIn(answer, this.#queueOf)
     if (refusal !== undefined) return reply.reject(refusal)
@@ -106,7 +116,8 @@ export class Turns {
   }
 
   #fail(steps: readonly PendingStep[], error: Error): void {
-    for (const { token, askedAt, reply } of steps) {
+    for (const { step, askedAt, reply } of steps) {
+      const { token } = step
       if (token !== undefined && !this.#unanswered.has(nameOf(token)))
         this.#unanswered.set(nameOf(token), { token, askedAt })
       reply.reject(error)
@@ -125,7 +136,7 @@ export class Turns {
 
   /** All keys that the steps may touch. Nearly always they are those of the last call. */
   #keysOf(steps: readonly PendingStep[]): readonly string[] {
-    const session = steps[0]?.token?.session
+    const session = steps[0]?.step.token?.session
     if (session === undefined || steps.some((step) => !isOf(session, step))) return this.#allKeysOf(steps)
     if (session !== this.#lastSession) {
       this.#lastSession = session
@@ -136,7 +147,8 @@ export class Turns {
 
   #allKeysOf(steps: readonly PendingStep[]): readonly string[] {
     const keys = new Set(this.#keys)
-    for (const { token, others = [] } of steps) {
+    for (const { step } of steps) {
+      const { token, others = [] } = step
       if (token !== undefined) keys.add(answersKeyOf(this.#prefix, token.session))
       for (const other of others) for (const key of keysOf(other)) keys.add(key)
     }
@@ -145,13 +157,14 @@ export class Turns {
 }
 
 /** A step of this session that touches no other queue. */
-function isOf(session: string, { token, others }: PendingStep): boolean {
+function isOf(session: string, { step: { token, others } }: PendingStep): boolean {
   return token?.session === session && (others === undefined || others.length === 0)
 }
 
 function argumentsOf(steps: readonly PendingStep[]): Argument[] {
   const args: Argument[] = [steps.length]
-  for (const { verb, token, args: own } of steps) {
+  for (const { step } of steps) {
+    const { verb, token, args: own } = step
     args.push(verb, token?.session ?? '', token?.seq ?? 0, token?.floor ?? 0, own.length)
     for (const each of own) args.push(each)
   }
@@ -159,28 +172,31 @@ function argumentsOf(steps: readonly PendingStep[]): Argument[] {
 }
 
 /** Cut where the script changes, and before a call would keep the server long. */
-function* grouped(steps: readonly PendingStep[]): Iterable<PendingStep[]> {
+function grouped(steps: readonly PendingStep[]): PendingStep[][] {
+  const groups: PendingStep[][] = []
   let group: PendingStep[] = []
   let messages = 0
   let bytes = 0
-  for (const step of steps) {
-    const [moreMessages, moreBytes] = [step.messages ?? 1, step.bytes ?? 0]
+  for (const pending of steps) {
+    const { messages: moreMessages = 1, bytes: moreBytes = 0 } = pending.step
     const fits = messages + moreMessages <= MOST_MESSAGES && bytes + moreBytes <= MOST_BYTES
-    if (group.length > 0 && !(fits && scriptOf(step.verb) === scriptOf(group[0]?.verb ?? ''))) {
-      yield group
+    if (group.length === 0 || !fits || pending.script !== group[0]?.script) {
       group = []
+      groups.push(group)
       messages = 0
       bytes = 0
     }
-    group.push(step)
+    group.push(pending)
     messages += moreMessages
     bytes += moreBytes
   }
-  yield group
+  return groups
 }
 
 function bytesOf(steps: readonly PendingStep[]): number {
-  return steps.reduce((sum, { bytes = 0 }) => sum + bytes, 0)
+  let bytes = 0
+  for (const { step } of steps) bytes += step.bytes ?? 0
+  return bytes
 }
 
 function nameOf({ session, seq }: RequestToken): string {

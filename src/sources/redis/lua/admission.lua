@@ -117,10 +117,15 @@ local function admit(queue, batch, planned)
   return statuses
 end
 
--- A message as a driver sends it.
+-- A message as a driver sends it: what nearly all are comes as three arguments.
 local function take_message(take)
-  return { id = take(), priority = tonumber(take()), delay = tonumber(take()), ttl = tonumber(take()),
-    bury = take() == '1', key = take(), headers = take(), size = tonumber(take()), payload = take() }
+  local id, priority, payload = take(), take(), take()
+  if priority ~= '' then
+    return { id = id, priority = tonumber(priority), delay = 0, bury = false, key = '', headers = '', size = #payload,
+      payload = payload }
+  end
+  return { id = id, payload = payload, priority = tonumber(take()), delay = tonumber(take()), ttl = tonumber(take()),
+    bury = take() == '1', key = take(), headers = take(), size = tonumber(take()) }
 end
 
 local function take_batch(take)

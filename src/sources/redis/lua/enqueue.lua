@@ -4,5 +4,8 @@ verbs.enqueue = function(queue, take)
   local batch = admission().take_batch(take)
   local planned, refusing = admission().plan(queue, batch)
   if refusing then return refusing end
-  return admission().admit(queue, batch, planned)
+  local statuses, fresh = admission().admit(queue, batch, planned), 0
+  for _, status in ipairs(statuses) do fresh = fresh + status end
+  -- Nearly always all are new, which needs no list.
+  return fresh == #statuses and fresh or statuses
 end

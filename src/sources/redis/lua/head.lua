@@ -13,7 +13,13 @@ local MOVING = '>BBBI4I4ddHc0'
 --   when it expires, arrival (11 digits of time, 8 that tell apart those of one millisecond), priority, attempt,
 --   when it was enqueued, key, headers
 local LASTING = '>dc19HI4dI4c0I4c0'
+-- Both in one, of a message that nobody has claimed yet, without key and headers.
+local WAITING = '>BBBI4I4ddHdc19HI4dI4I4'
 local READY, DELAYED, CLAIMED, DEAD, DONE, ELSEWHERE, CANCELLED, EXPIRED = 0, 1, 2, 3, 4, 5, 6, 7
+-- Numbers of arrivals begin anew here.
+local ARRIVALS = 4294967296
+-- So many messages at most in a turn that is carried out in one piece: their values fit in one command.
+local MOST = 1000
 local NEVER, LATEST = -1, 9007199254740991
 -- So many outcomes more than are wanted are no matter; so many are forgotten at once.
 local MOST_TOO_MANY, TRIM_STEP = 50, 1000
@@ -28,13 +34,44 @@ local function rules_in(packed)
   return packed and cmsgpack.unpack(packed) or DEFAULT_RULES
 end
 
--- An answer that may be asked for again: the number of the request, and the answer.
+-- An answer that may be asked for again: the number of the request, and the answer. Before all answers of a caller comes
+-- the number below which none is kept.
 local ANSWER = '>dI4c0'
--- How long answers are kept at least after their caller was last heard of. More would not be taken as an expiry.
+-- How long they are kept at least after their caller was last heard of. More would not be taken as an expiry.
 local KEPT_MS, MOST_KEPT_MS = 7200000, 2251799813685248
 
 local function kept_for(lease)
   return string.format('%.0f', math.min(math.max(KEPT_MS, 4 * lease), MOST_KEPT_MS))
+end
+
+-- The answers from a floor on as they are stored, and the floor, which never sinks. Nil if one of these requests has an
+-- answer, or is below the floor.
+local function kept_answers(session, floor, seqs)
+  local packed, kept = redis.call('GET', P .. ':a:' .. session), {}
+  if not packed then return kept, floor end
+  local asked, from = {}, 9
+  floor = math.max(floor, (struct.unpack('>d', packed)))
+  for _, seq in ipairs(seqs) do
+    if seq < floor then return nil end
+    asked[seq] = true
+  end
+  while from <= #packed do
+    local seq, _, following = struct.unpack(ANSWER, packed, from)
+    if asked[seq] then return nil end
+    if seq >= floor then kept[#kept + 1] = string.sub(packed, from, following - 1) end
+    from = following
+  end
+  return kept, floor
+end
+
+local function keep_answer(answers, seq, answer)
+  local packed = cmsgpack.pack(answer)
+  answers[#answers + 1] = struct.pack(ANSWER, seq, #packed, packed)
+end
+
+local function save_answers(session, floor, answers, lease)
+  local packed = struct.pack('>d', floor) .. table.concat(answers)
+  redis.call('SET', P .. ':a:' .. session, packed, 'PX', kept_for(lease))
 end
 
 local function now_of_server()

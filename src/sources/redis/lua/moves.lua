@@ -2,7 +2,6 @@
 
 -- Above every place of a message for which waiting makes up for priority.
 local STRICT = 4503599627370496
-local ARRIVALS = 4294967296
 -- Members have eleven digits for the time of arrival; this is in the year 2527.
 local FARTHEST = 17592186044415
 local TRIM_STEP_LEAST = 10

@@ -50,17 +50,15 @@ local function once(queue, step)
 end
 
 -- What nobody will ask for again is left out.
-local function save_answers(queue, caller)
-  local keepMs = kept_for(queue.lease)
+local function save_caller(queue, session, caller)
   -- A write, so that whoever waits for replicas waits for what the first answer told, also over a new connection.
-  if caller.asksAgain and not caller.fresh then redis.call('PEXPIRE', caller.key, keepMs) end
+  if caller.asksAgain and not caller.fresh then redis.call('PEXPIRE', caller.key, kept_for(queue.lease)) end
   if not caller.fresh then return end
-  local floor = math.max(caller.floor, caller.raised)
-  local packed = { struct.pack('>d', floor) }
+  local floor, answers = math.max(caller.floor, caller.raised), {}
   for seq, answer in pairs(caller.answers) do
-    if seq >= floor then packed[#packed + 1] = struct.pack(ANSWER, seq, #answer, answer) end
+    if seq >= floor then answers[#answers + 1] = struct.pack(ANSWER, seq, #answer, answer) end
   end
-  redis.call('SET', caller.key, table.concat(packed), 'PX', keepMs)
+  save_answers(session, floor, answers, queue.lease)
 end
 
 -- Before the steps of a turn: what is due is done, unless a sweep is to say how much of it. A queue whose places are
@@ -101,5 +99,5 @@ for _, each in pairs(queues.opened) do
   moves.tell(each)
   changes.save(each)
 end
-for _, caller in pairs(callers) do save_answers(queue, caller) end
+for session, caller in pairs(callers) do save_caller(queue, session, caller) end
 return replies

@@ -5,42 +5,21 @@
 -- Everything is read and checked first. Where anything is not as usual it answers nil, having written nothing, and the
 -- modules do it all, with the same outcome where both can.
 
--- So that all values of one kind fit in one command.
-local MOST = 1000
-
 -- What is asked, or nil if it is anything else. An ack is three arguments, any other settlement more.
 local function asked()
   local steps, session, at = tonumber(ARGV[1]), ARGV[3], 2
   if steps > 2 or session == '' then return nil end
-  local turn = { session = session, acks = 0, max = 0, lease = 0, seq = tonumber(ARGV[4]), floor = tonumber(ARGV[5]) }
-  turn.claimSeq = turn.seq
+  local turn = { session = session, acks = 0, max = 0, lease = 0, seqs = {}, floor = tonumber(ARGV[5]) }
   if ARGV[2] == 'settle' then
-    turn.acks = tonumber(ARGV[7])
+    turn.acks, turn.seqs[1] = tonumber(ARGV[7]), tonumber(ARGV[4])
     if turn.acks > MOST or tonumber(ARGV[6]) ~= 1 + 3 * turn.acks then return nil end
     if steps == 1 then return turn end
     at = 8 + 3 * turn.acks
   elseif steps == 2 then return nil end
   if ARGV[at] ~= 'claim' or ARGV[at + 1] ~= session or ARGV[at + 7] == '1' then return nil end
-  turn.claims, turn.claimSeq, turn.floor = true, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  turn.claims, turn.seqs[#turn.seqs + 1], turn.floor = true, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   turn.max, turn.lease, turn.consumer = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6]), ARGV[at + 8]
   return turn.max <= MOST and turn or nil
-end
-
--- The answers that are still to be kept, or nil if one of them is asked for again.
-local function kept_answers(turn)
-  local packed = redis.call('GET', P .. ':a:' .. turn.session)
-  local kept = {}
-  if packed then
-    local from = 9
-    turn.floor = math.max(turn.floor, (struct.unpack('>d', packed)))
-    while from <= #packed do
-      local seq, answer, following = struct.unpack(ANSWER, packed, from)
-      if seq == turn.seq or seq == turn.claimSeq then return nil end
-      if seq >= turn.floor then kept[#kept + 1] = string.sub(packed, from, following - 1) end
-      from = following
-    end
-  end
-  return turn.seq >= turn.floor and kept or nil
 end
 
 -- Forgets outcomes that are too many.
@@ -66,7 +45,7 @@ local function carry_out(turn)
   local rules = rules_in(stored[2])
   if paused ~= 0 or ranking ~= 0 or nextAt <= now or turn.lease > longest then return nil end
   if turn.acks > 0 and endedSince + rules.outcomesMs <= now then return nil end
-  local answers = kept_answers(turn)
+  local answers, floor = kept_answers(turn.session, turn.floor, turn.seqs)
   if not answers then return nil end
 
   -- Records of what is acked, and behind them of what is ready.
@@ -151,21 +130,14 @@ local function carry_out(turn)
   -- The answers, kept and given: of acks how many, if all were live.
   local replies = {}
   if acks > 0 then
-    local reply = #ended == acks and acks or results
-    local answer = cmsgpack.pack(reply)
-    replies[1], answers[#answers + 1] = reply, struct.pack(ANSWER, turn.seq, #answer, answer)
+    replies[1] = #ended == acks and acks or results
+    keep_answer(answers, turn.seqs[1], replies[1])
   end
   if turn.claims then
     replies[#replies + 1] = { 0, nextAt == LATEST and -1 or nextAt - now, claims }
-    if members[1] then
-      local answer = cmsgpack.pack({ firstFence, unpack(readyIds) })
-      answers[#answers + 1] = struct.pack(ANSWER, turn.claimSeq, #answer, answer)
-    end
+    if members[1] then keep_answer(answers, turn.seqs[#replies], { firstFence, unpack(readyIds) }) end
   end
-  if acks > 0 or members[1] then
-    local packed = struct.pack('>d', turn.floor) .. table.concat(answers)
-    redis.call('SET', P .. ':a:' .. turn.session, packed, 'PX', kept_for(longest))
-  end
+  if acks > 0 or members[1] then save_answers(turn.session, floor, answers, longest) end
   return replies
 end
 

@@ -57,6 +57,11 @@ export interface DriverFeatures {
    * settlements that make room for it, and never finds more held than before.
    */
   readonly ordered: boolean
+  /**
+   * It works while this program does, so that a consumer with many lanes does well to have two claims on their way: one
+   * half is handled while the other is fetched. Default false.
+   */
+  readonly pipelined?: boolean
   /** Independent groups of consumers, each seeing every message. */
   readonly groups: boolean
   /** Order within a partition is kept by one live claim per partition. */
@@ -113,6 +118,8 @@ export interface ClaimRequest {
   readonly take: boolean
   /** A label for people. Never compared. */
   readonly consumer: string
+  /** Another claim of this consumer was sent in the same turn, whose answer should not have to wait for this one's. */
+  readonly apart?: boolean
   readonly group?: string
   readonly partition?: string
   /**

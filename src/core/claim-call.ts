@@ -16,10 +16,22 @@ export interface ClaimTerms {
   readonly label: string
 }
 
+/** A claim request as it was sent. */
+export interface SentClaim {
+  readonly size: number
+  readonly at: number
+  /** Which hint was the last then: a later one may tell of what this claim missed. */
+  readonly epoch: number
+  /** Another one was sent in the same turn. */
+  readonly apart: boolean
+}
+
+const NONE: SentClaim = { size: 0, at: 0, epoch: 0, apart: false }
+
 /** Told once how a claim request ended. */
 export interface ClaimListener {
-  onGranted(reply: ClaimReply, asked: number, sentAt: number): void
-  onClaimFailed(error: unknown, asked: number): void
+  onGranted(reply: ClaimReply, sent: SentClaim): void
+  onClaimFailed(error: unknown, sent: SentClaim): void
 }
 
 export class ClaimCall {
@@ -31,8 +43,7 @@ export class ClaimCall {
   private readonly unwanted = new AbortController()
   /** What was hinted to be cancelled while the answer was on its way: a hint can overtake it. */
   private cancelled: Set<string> | undefined
-  private asked = 0
-  private sentAt = 0
+  private sent = NONE
 
   constructor(
     private readonly hub: Hub,
@@ -40,9 +51,13 @@ export class ClaimCall {
     private readonly listener: ClaimListener,
   ) {}
 
-  send(asked: number): void {
-    this.asked = asked
-    this.sentAt = this.hub.clock.now()
+  /** What it asks for that is not answered. */
+  get asked(): number {
+    return this.pending ? this.sent.size : 0
+  }
+
+  send(size: number, apart: boolean): void {
+    this.sent = { size, at: this.hub.clock.now(), epoch: this.hub.epoch, apart }
     this.pending = true
     ask(this.hub, this.claim, undefined, this.goesOn).listen(this.granted, this.failed)
   }
@@ -65,7 +80,7 @@ export class ClaimCall {
     this.cancelled.add(id)
   }
 
-  private readonly claim = (token: RequestToken) => this.hub.driver.claim(this.claimOf(token, this.asked))
+  private readonly claim = (token: RequestToken) => this.hub.driver.claim(this.claimOf(token, this.sent))
 
   private readonly goesOn = (request: Request<ClaimReply>): void => {
     this.request = request
@@ -74,15 +89,15 @@ export class ClaimCall {
   }
 
   private readonly granted = (reply: ClaimReply): void => {
-    const { asked, sentAt, cancelled } = this
+    const { sent, cancelled } = this
     this.end()
-    this.listener.onGranted(cancelled === undefined ? reply : withCancels(reply, cancelled), asked, sentAt)
+    this.listener.onGranted(cancelled === undefined ? reply : withCancels(reply, cancelled), sent)
   }
 
   private readonly failed = (error: unknown): void => {
-    const { asked } = this
+    const { sent } = this
     this.end()
-    this.listener.onClaimFailed(error, asked)
+    this.listener.onClaimFailed(error, sent)
   }
 
   private end(): void {
@@ -91,10 +106,10 @@ export class ClaimCall {
     this.cancelled = undefined
   }
 
-  private claimOf(token: RequestToken, max: number): ClaimRequest {
+  private claimOf(token: RequestToken, { size: max, apart }: SentClaim): ClaimRequest {
     const { take, leaseMs, label: consumer, group, partition } = this.terms
     const { signal } = this.unwanted
-    if (group === undefined && partition === undefined) return { token, max, leaseMs, take, consumer, signal }
+    if (group === undefined && partition === undefined) return { token, max, leaseMs, take, consumer, signal, apart }
     return {
       signal,
       token,
@@ -102,6 +117,7 @@ export class ClaimCall {
       leaseMs,
       take,
       consumer,
+      apart,
       ...(group !== undefined && { group }),
       ...(partition !== undefined && { partition }),
     }

@@ -5,13 +5,16 @@
  *                         │
  *                         └──fewer than asked──▶ parked ──hint, due timer, slow poll──▶ claiming
  *
+ * While a store that is pipelined has plenty, two claims are on their way, each for one half of what is wanted: one half
+ * is handled while the other is fetched.
+ *
  * A claim request is never abandoned: whatever a late answer grants is released, newest first.
  */
 import type { Claim, ClaimReply } from '../driver.js'
 import { BackendUnavailableError, type DecodeError, TokenExpiredError } from '../errors.js'
 import type { SourceEvent } from '../events.js'
 import type { Eventual } from '../eventual.js'
-import { ClaimCall, type ClaimListener, type ClaimTerms } from './claim-call.js'
+import { ClaimCall, type ClaimListener, type ClaimTerms, type SentClaim } from './claim-call.js'
 import type { Timer } from './clock.js'
 import type { HeldClaim } from './held-claim.js'
 import type { Hub, HubMember } from './hub.js'
@@ -20,6 +23,8 @@ import { ends, type Until } from './until.js'
 
 /** The most claims of one request. */
 const LARGEST_CLAIM = 1_000
+/** A request costs about as much as handling some messages: for fewer it is not worth a second one. */
+const SMALLEST_SECOND = 4
 /** How often a source that ends when all is idle looks whether it is. */
 const LOOK_AGAIN_MS = 200
 
@@ -58,10 +63,11 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
   /** What will be asked for when the settlements that are on their way are confirmed. */
   private foreseen = 0
   private readonly inbox = new Inbox<T>(this)
-  private readonly call: ClaimCall
+  /** Its claim requests, each on its way or not. */
+  private readonly calls: readonly ClaimCall[]
   private readonly hub: Hub
-  /** Which hint was the last when the claim was sent: a later one may tell of what it missed. */
-  private claimedAtEpoch = 0
+  /** The last claim got all that it asked for. */
+  private plenty = false
   private woken = false
   private lookAgain: Timer | undefined
 
@@ -70,7 +76,8 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
     private readonly options: IntakeOptions,
   ) {
     this.hub = owner.hub
-    this.call = new ClaimCall(this.hub, options, this)
+    const { pipelined = false } = this.hub.backend.features
+    this.calls = Array.from({ length: pipelined ? 2 : 1 }, () => new ClaimCall(this.hub, options, this))
   }
 
   /** Claims that wait to be handed over. */
@@ -80,13 +87,13 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
 
   /** Whether a claim request is on its way. */
   get claiming(): boolean {
-    return this.call.pending
+    return this.calls.some(({ pending }) => pending)
   }
 
   request(n: number): void {
     this.demand += n
     this.foreseen = Math.max(0, this.foreseen - n)
-    if (this.state === 'idle' && this.inbox.size === 0) this.soon()
+    if (this.mayAsk && this.inbox.size === 0) this.soon()
     else this.deliver()
   }
 
@@ -97,7 +104,9 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
   }
 
   pump(): void {
-    if (!this.owner.open || this.state !== 'idle' || this.wanted === 0 || this.inbox.size > 0) return
+    if (!this.owner.open || this.wanted === 0 || this.inbox.size > 0) return
+    if (this.state === 'claiming') this.claimSecond(false)
+    if (this.state !== 'idle') return
     this.state = 'claiming'
     const ready = this.hub.ready()
     if (ready.fulfilled) return this.claim()
@@ -138,7 +147,7 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
 
   /** How long a claim that is on its way is waited for after the consumer has been stopped. */
   limit(graceMs: number): void {
-    this.call.limit(graceMs)
+    for (const call of this.calls) call.limit(graceMs)
   }
 
   /** Gives back what was not handed over, newest first. */
@@ -152,6 +161,11 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
     return this.demand + this.foreseen
   }
 
+  /** Whether a claim may be sent, perhaps as a second one. */
+  private get mayAsk(): boolean {
+    return this.state === 'idle' || (this.state === 'claiming' && this.plenty && this.calls.length > 1)
+  }
+
   private soon(): void {
     this.hub.soon(this.owner)
   }
@@ -162,41 +176,61 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
       return this.passOnWake()
     }
     this.woken = false
-    this.claimedAtEpoch = this.hub.epoch
-    this.call.send(Math.min(this.wanted, LARGEST_CLAIM))
+    this.calls[0]?.send(this.nextSize(), false)
+    this.claimSecond(true)
+  }
+
+  /** Besides one that is on its way, `apart` from it if that goes in the same turn. */
+  private claimSecond(apart: boolean): void {
+    if (!this.owner.open || !this.mayAsk || this.inbox.size > 0) return
+    const size = this.nextSize()
+    if (this.claiming && size >= SMALLEST_SECOND) this.calls.find(({ pending }) => !pending)?.send(size, apart)
+  }
+
+  /** What is wanted and not asked for; one half of it where the other is to follow. */
+  private nextSize(): number {
+    const size = this.wanted - this.calls.reduce((sum, { asked }) => sum + asked, 0)
+    const half = Math.ceil(this.wanted / 2)
+    const isHalved = this.plenty && this.calls.length > 1 && half >= SMALLEST_SECOND
+    return Math.min(isHalved ? Math.min(size, half) : size, LARGEST_CLAIM)
   }
 
   /** A message was cancelled, perhaps one that was granted a moment before and is on its way here. */
   onCancelHint(id: string): void {
-    this.call.onCancelHint(id)
+    for (const call of this.calls) call.onCancelHint(id)
   }
 
-  onGranted(reply: ClaimReply, asked: number, sentAt: number): void {
+  onGranted(reply: ClaimReply, sent: SentClaim): void {
     const { owner, hub } = this
-    if (this.state === 'claiming') this.state = 'idle'
+    this.onAnswered()
     if (reply.withdrawn) this.withdrawn = true
-    for (const claim of reply.claims) this.inbox.add(owner.hold(claim, sentAt))
+    for (const claim of reply.claims) this.inbox.add(owner.hold(claim, sent.at))
     if (!owner.open) {
       this.releaseUnseen()
       return owner.onLastClaim(0)
     }
     if (reply.claims.length > 0) owner.emit({ type: 'claimed', count: reply.claims.length })
     hub.dueIn(reply.nextDueMs)
-    const full = reply.claims.length >= asked
+    const full = reply.claims.length >= sent.size
+    this.plenty = full
     if (full) hub.waiting.wakeNext(owner.kind)
     this.deliver()
     if (!owner.open || this.state !== 'idle') return
-    if (full || hub.epoch !== this.claimedAtEpoch) this.goOn()
+    if (full || hub.epoch !== sent.epoch) this.goOn()
     else this.foundEmpty(reply)
   }
 
-  onClaimFailed(error: unknown, asked: number): void {
-    this.state = 'idle'
+  onClaimFailed(error: unknown, sent: SentClaim): void {
+    this.onAnswered()
     // It was asked for longer than answers are kept: what it granted, if anything, lapses by itself.
     if (this.owner.open && error instanceof TokenExpiredError) return this.soon()
     if (this.owner.open) return this.break(error)
     // No answer within the bound: whatever it granted lapses by itself.
-    this.owner.onLastClaim(asked)
+    this.owner.onLastClaim(sent.size)
+  }
+
+  private onAnswered(): void {
+    if (this.state === 'claiming' && !this.claiming) this.state = 'idle'
   }
 
   private goOn(): void {
@@ -272,6 +306,6 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
 
   private deliver(): void {
     this.inbox.deliver()
-    if (this.inbox.size === 0 && this.wants && this.state === 'idle') this.soon()
+    if (this.inbox.size === 0 && this.wants && this.mayAsk) this.soon()
   }
 }

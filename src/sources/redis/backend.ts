@@ -18,6 +18,7 @@ const FEATURES: DriverFeatures = {
   exactHints: false,
   serverTime: true,
   ordered: true,
+  pipelined: true,
   groups: false,
   partitions: false,
   ownTransactions: false,

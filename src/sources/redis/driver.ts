@@ -105,12 +105,13 @@ export class RedisDriver implements QueueDriver {
   }
 
   claim(request: ClaimRequest): Reply<ClaimReply> {
-    const { group, partition, token, max, leaseMs, take, consumer } = request
+    const { group, partition, token, max, leaseMs, take, consumer, apart = false } = request
     const unsupported = group !== undefined ? 'groups' : partition !== undefined ? 'partitions' : undefined
     if (unsupported !== undefined) return refused(new UnsupportedError('redis', unsupported))
     const granted = leaseFor(leaseMs)
     const decode = (reply: Parameters<typeof claimReply>[0]) => claimReply(reply, granted)
-    return this.#ask({ verb: 'claim', args: [max, granted, take ? 1 : 0, consumer], decode, token, messages: max })
+    const args = [max, granted, take ? 1 : 0, consumer]
+    return this.#ask({ verb: 'claim', args, decode, token, messages: max, apart })
   }
 
   settle(commands: readonly SettleCommand[], token: RequestToken): Reply<readonly SettleResult[]> {

@@ -24,6 +24,8 @@ export interface Step<R, T> {
   readonly args: readonly Argument[]
   readonly decode: (reply: R) => T
   readonly token?: RequestToken
+  /** It begins a call, so that the answers of the steps before it do not wait for its own. */
+  readonly apart?: boolean
   /** How many messages it is about; default 1. */
   readonly messages?: number
   readonly bytes?: number
@@ -180,7 +182,7 @@ function grouped(steps: readonly PendingStep[]): PendingStep[][] {
   for (const pending of steps) {
     const { messages: moreMessages = 1, bytes: moreBytes = 0 } = pending.step
     const fits = messages + moreMessages <= MOST_MESSAGES && bytes + moreBytes <= MOST_BYTES
-    if (group.length === 0 || !fits || pending.script !== group[0]?.script) {
+    if (group.length === 0 || !fits || pending.step.apart || pending.script !== group[0]?.script) {
       group = []
       groups.push(group)
       messages = 0

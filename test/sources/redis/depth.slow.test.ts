@@ -140,7 +140,7 @@ describe('a change of ageing on five thousand that are ready', () => {
     for (const ageing of [AGEING, null, { stepMs: HOUR_MS, cap: 2 }, AGEING]) await queue.driver.configure({ ageing })
     await until(
       'the last change is done',
-      async () => Number(await redis.hget(`millrace:{${queue.name}}:q`, 'ranking')) === 0,
+      async () => (await stateOf(redis, queue.name)).ranking === 0,
     )
     changing.on = false
     await Promise.all(claiming)
@@ -170,7 +170,7 @@ describe('a change of ageing on five thousand that are ready', () => {
       proxy.resetAll()
     })
     await dying.driver.configure({ ageing })
-    const ranking = async () => Number(await redis.hget(`${prefix}:q`, 'ranking'))
+    const ranking = async () => (await stateOf(redis, queue.name)).ranking
     expect(await ranking()).toBeGreaterThan(0)
     const claims: string[] = []
     await until('the rest is done', async () => {
@@ -199,7 +199,7 @@ describe('a hundred thousand', () => {
     const entries = await redis.zrange('millrace:{q}:c', 0, -1)
     for (let from = 0; from < count; from += 1_000)
       await redis.zadd('millrace:{q}:c', ...entries.slice(from, from + 1_000).flatMap((id) => [1, id]))
-    await redis.hdel('millrace:{q}:q', 'nextAt')
+    await changeState(redis, 'q', { nextAt: 0 })
     await redis.config('SET', 'slowlog-log-slower-than', String(SLOW_MICROS))
     await redis.slowlog('RESET')
     await redis.config('RESETSTAT')

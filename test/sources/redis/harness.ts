@@ -30,6 +30,26 @@ export function inspect(server: RedisServer, options: RedisOptions = {}): Redis 
   return redis
 }
 
+/** The numbers in the `state` of a queue, in the order in which lua/queues.lua packs them. */
+const STATE = [
+  ...(['bytes', 'readyBytes', 'arrivals', 'latest', 'fences', 'deaths', 'paused', 'lease'] as const),
+  ...(['ranking', 'audited', 'tidyAt', 'nextAt', 'endedSince'] as const),
+]
+type State = Record<(typeof STATE)[number], number>
+
+export async function stateOf(redis: Redis, queue: string): Promise<State> {
+  const packed = await redis.hgetBuffer(`millrace:{${queue}}:q`, 'state')
+  return Object.fromEntries(STATE.map((name, index) => [name, packed?.readDoubleBE(8 * index) ?? 0])) as State
+}
+
+/** As if the scripts had written it. */
+export async function changeState(redis: Redis, queue: string, changes: Partial<State>): Promise<void> {
+  const state = { ...(await stateOf(redis, queue)), ...changes }
+  const packed = Buffer.alloc(8 * STATE.length)
+  STATE.forEach((name, index) => packed.writeDoubleBE(state[name], 8 * index))
+  await redis.hset(`millrace:{${queue}}:q`, 'state', packed)
+}
+
 let names = 0
 
 /** A name that no other queue of this file has. */

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest'
 import { startRedis } from '../../support/servers/redis-server.js'
 import { until } from '../../support/wait.js'
-import { backendOn, Client, inspect } from './harness.js'
+import { backendOn, Client, changeState, inspect } from './harness.js'
 
 const server = await startRedis()
 afterAll(() => server.stop())
@@ -88,7 +88,7 @@ describe('outcomes', () => {
     await queue.driver.configure({ retention: { outcomesMs: HOUR_MS, maxOutcomes: 1_000 } })
     await queue.drain()
     expect((await queue.driver.outcome('a', false)).state).toBe('done')
-    await redis.hdel(`millrace:{${queue.name}}:q`, 'tidyAt')
+    await changeState(redis, queue.name, { tidyAt: 0 })
     await queue.driver.sweep(10)
     expect((await queue.driver.outcome('a', false)).state).toBe('done')
     expect(await queue.enqueue('a')).toEqual(['duplicate'])

@@ -12,7 +12,7 @@ local function asked()
   local turn = { session = session, acks = 0, max = 0, lease = 0, seqs = {}, floor = tonumber(ARGV[5]) }
   if ARGV[2] == 'settle' then
     turn.acks, turn.seqs[1] = tonumber(ARGV[7]), tonumber(ARGV[4])
-    if turn.acks > MOST or tonumber(ARGV[6]) ~= 1 + 3 * turn.acks then return nil end
+    if turn.acks == 0 or turn.acks > MOST or tonumber(ARGV[6]) ~= 1 + 3 * turn.acks then return nil end
     if steps == 1 then return turn end
     at = 8 + 3 * turn.acks
   elseif steps == 2 then return nil end

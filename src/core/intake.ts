@@ -190,9 +190,8 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
   /** What is wanted and not asked for; one half of it where the other is to follow. */
   private nextSize(): number {
     const size = this.wanted - this.calls.reduce((sum, { asked }) => sum + asked, 0)
-    const half = Math.ceil(this.wanted / 2)
-    const isHalved = this.plenty && this.calls.length > 1 && half >= SMALLEST_SECOND
-    return Math.min(isHalved ? Math.min(size, half) : size, LARGEST_CLAIM)
+    const isHalved = this.plenty && this.calls.length > 1 && this.wanted >= 2 * SMALLEST_SECOND
+    return Math.min(size, isHalved ? Math.ceil(this.wanted / 2) : size, LARGEST_CLAIM)
   }
 
   /** A message was cancelled, perhaps one that was granted a moment before and is on its way here. */

@@ -132,7 +132,7 @@ export function recordingBackend(
   backend: Backend,
   scheduler: SchedulerLike,
   record: ClaimRecord,
-  latencies: Latencies = {},
+  { latencies = {}, pipelined }: { readonly latencies: Latencies | undefined; readonly pipelined: boolean },
 ): Backend {
   const made = new Map<Verb, number>()
   const call = <T>(verb: Verb, run: () => Reply<T>, note?: (value: T) => void): Reply<T> => {
@@ -149,7 +149,7 @@ export function recordingBackend(
   return {
     ...backend,
     name: backend.name,
-    features: backend.features,
+    features: { ...backend.features, pipelined },
     scheduler,
     open: (queue: string, owner: BackendOwner) => recordingDriver(backend.open(queue, owner), record, call),
     close: () => backend.close(),

@@ -15,6 +15,8 @@ export interface TestQueueOptions<T> extends Partial<Omit<QueueOptions<T>, 'back
   /** How long the calls of a verb take, as frames or as a marble. Default: the store answers in the same frame. */
   readonly latencies?: Latencies
   readonly faults?: readonly Fault[]
+  /** The store says that it is pipelined: with lanes enough a consumer has two claims on their way. Default false. */
+  readonly pipelined?: boolean
 }
 
 /** What a store holds: its numbers, and its messages, first those that are ready, in queue order. */
@@ -46,10 +48,10 @@ export class TestQueue<T> extends Queue<T> {
 
   /** @internal */
   constructor(name: string, scheduler: SchedulerLike, options: TestQueueOptions<T>) {
-    const { latencies, faults, ...queueOptions } = options
+    const { latencies, faults, pipelined = false, ...queueOptions } = options
     const record = new ClaimRecord(scheduler)
     const store = memoryBackend({ scheduler })
-    const backend = faultyBackend(recordingBackend(store, scheduler, record, latencies), faults)
+    const backend = faultyBackend(recordingBackend(store, scheduler, record, { latencies, pipelined }), faults)
     super(name, { ...queueOptions, backend })
     this.backend = backend
     this.acks = record.acks

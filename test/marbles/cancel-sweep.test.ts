@@ -50,6 +50,20 @@ describe.each(LATENCIES)('a cancel at any instant loses nothing when the store a
     expect(runs).toBeGreaterThan(68)
   })
 
+  it('mergeMap with eight lanes, and two claims on their way', () => {
+    const { runs } = cancelSweep({
+      arrivals: '(abcdefghijkl)-(mn)-o-(pqrstuvwx)',
+      scenario: (source) =>
+        pipe(
+          source,
+          mergeMap((d) => of(d.payload).pipe(delay(d.payload < 'e' ? 1 : 2)), 8),
+        ),
+      frames: 16,
+      options: { ...options, pipelined: true },
+    })
+    expect(runs).toBeGreaterThan(68)
+  })
+
   it('handlers that settle at once', () => {
     cancelSweep({
       arrivals: '(abc)-d',

@@ -60,13 +60,23 @@ const scenarios: Record<string, (lanes: number) => Scenario> = {
 
 it.each(Object.keys(scenarios))('%s', (name) => {
   const property = fc.property(
-    fc.constantFrom('ab', 'a-b--c', '(abc)', 'ab-(cd)', '--a(bc)', '(abcde)'),
+    fc.oneof(
+      fc.tuple(
+        fc.constantFrom('ab', 'a-b--c', '(abc)', 'ab-(cd)', '--a(bc)', '(abcde)'),
+        fc.integer({ min: 1, max: 3 }),
+        fc.constant(false),
+      ),
+      fc.tuple(
+        fc.constantFrom('(abcdefghijkl)', '(abcdefgh)-(ijklmnopq)--r', 'a(bcdefghijk)(lmn)-(opqrst)'),
+        fc.integer({ min: 8, max: 10 }),
+        fc.constant(true),
+      ),
+    ),
     latencies,
-    fc.integer({ min: 1, max: 3 }),
     fc.record({ graceMs: fc.constantFrom(0, 3, 50), drainMs: fc.constantFrom(0, 4) }),
-    (arrivals, delays, lanes, source) => {
+    ([arrivals, lanes, pipelined], delays, source) => {
       const scenario = scenarios[name]?.(lanes) as Scenario
-      cancelSweep({ arrivals, frames: 8, options: { latencies: delays }, source, ...scenario })
+      cancelSweep({ arrivals, frames: 8, options: { latencies: delays, pipelined }, source, ...scenario })
     },
   )
   return fc.assert(property, { numRuns: 30 })

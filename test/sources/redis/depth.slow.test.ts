@@ -4,7 +4,7 @@ import { conserved } from '../../../src/testing/conserved.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { startRedis } from '../../support/servers/redis-server.js'
 import { pause, until } from '../../support/wait.js'
-import { backendOn, Client, freshServer, inspect, queueOn } from './harness.js'
+import { backendOn, Client, changeState, freshServer, inspect, queueOn, stateOf } from './harness.js'
 
 const server = await startRedis()
 afterAll(() => server.stop())
@@ -138,10 +138,7 @@ describe('a change of ageing on five thousand that are ready', () => {
       }
     })
     for (const ageing of [AGEING, null, { stepMs: HOUR_MS, cap: 2 }, AGEING]) await queue.driver.configure({ ageing })
-    await until(
-      'the last change is done',
-      async () => (await stateOf(redis, queue.name)).ranking === 0,
-    )
+    await until('the last change is done', async () => (await stateOf(redis, queue.name)).ranking === 0)
     changing.on = false
     await Promise.all(claiming)
     expect(taken.length).toBeGreaterThan(10)

@@ -46,7 +46,7 @@ export async function stateOf(redis: Redis, queue: string): Promise<State> {
 export async function changeState(redis: Redis, queue: string, changes: Partial<State>): Promise<void> {
   const state = { ...(await stateOf(redis, queue)), ...changes }
   const packed = Buffer.alloc(8 * STATE.length)
-  STATE.forEach((name, index) => packed.writeDoubleBE(state[name], 8 * index))
+  for (const [index, name] of STATE.entries()) packed.writeDoubleBE(state[name], 8 * index)
   await redis.hset(`millrace:{${queue}}:q`, 'state', packed)
 }
 

@@ -4,7 +4,7 @@
  * In real time instants are monotonic (a jump of the wall clock loses no lease) but on the scale of epoch milliseconds.
  * With a scheduler of the caller's, all of it is that scheduler's: instants, delays and "as soon as this turn ends".
  */
-import { asyncScheduler, type SchedulerLike, type Subscription } from 'rxjs'
+import type { SchedulerLike } from 'rxjs'
 import { Eventual } from '../eventual.js'
 
 /** The longest delay that a native timer takes; longer ones go in slices. */
@@ -33,12 +33,20 @@ export function clockOf(scheduler: SchedulerLike | undefined): Clock {
 }
 
 class RealClock implements Clock {
+  readonly #origin = performance.timeOrigin
+
   now(): number {
-    return performance.timeOrigin + performance.now()
+    return this.#origin + performance.now()
   }
 
   after(delayMs: number, work: () => void): Timer {
-    return new SlicedTimer(asyncScheduler, this.now() + delayMs, () => this.now(), work)
+    return new SlicedTimer(this, delayMs, work)
+  }
+
+  /** Not by the scheduler of RxJS, which makes an interval and three objects for what one timeout does. */
+  start(work: () => void, delayMs: number): () => void {
+    const timeout = setTimeout(work, delayMs)
+    return () => clearTimeout(timeout)
   }
 
   soon(work: () => void): void {
@@ -63,7 +71,12 @@ class ScheduledClock implements Clock {
   }
 
   after(delayMs: number, work: () => void): Timer {
-    return new SlicedTimer(this.scheduler, this.now() + delayMs, () => this.now(), work)
+    return new SlicedTimer(this, delayMs, work)
+  }
+
+  start(work: () => void, delayMs: number): () => void {
+    const action = this.scheduler.schedule(work, delayMs)
+    return () => action.unsubscribe()
   }
 
   soon(work: () => void): void {
@@ -84,31 +97,39 @@ class ScheduledClock implements Clock {
   }
 }
 
+/** What a timer counts down by. */
+interface Ticker {
+  now(): number
+  /** Runs `work` after a delay that a native timer can hold, unless what it gives is called before. */
+  start(work: () => void, delayMs: number): () => void
+}
+
 /** Counts down in slices that a native timer can hold. */
 class SlicedTimer implements Timer {
-  private slice: Subscription
+  private readonly dueAt: number
+  private stopSlice: () => void
 
   constructor(
-    private readonly scheduler: SchedulerLike,
-    private readonly dueAt: number,
-    private readonly now: () => number,
+    private readonly ticker: Ticker,
+    delayMs: number,
     private readonly work: () => void,
   ) {
-    this.slice = this.arm()
+    this.dueAt = ticker.now() + delayMs
+    this.stopSlice = this.arm()
   }
 
   stop(): void {
-    this.slice.unsubscribe()
+    this.stopSlice()
   }
 
-  private arm(): Subscription {
+  private arm(): () => void {
     // Rounded up: a native timer that fires a fraction early would find nothing due yet.
-    const restMs = Math.max(0, Math.ceil(this.dueAt - this.now()))
-    return this.scheduler.schedule(() => this.fire(), Math.min(restMs, LONGEST_TIMER_MS))
+    const restMs = Math.max(0, Math.ceil(this.dueAt - this.ticker.now()))
+    return this.ticker.start(() => this.fire(), Math.min(restMs, LONGEST_TIMER_MS))
   }
 
   private fire(): void {
-    if (this.dueAt - this.now() >= 1) this.slice = this.arm()
+    if (this.dueAt - this.ticker.now() >= 1) this.stopSlice = this.arm()
     else this.work()
   }
 }

@@ -60,8 +60,9 @@ local function range(set, from, to)
   return redis.call('ZRANGE', set.key, from, to)
 end
 
--- A record is what moves of a message; the payload is kept apart, so that a move does not write it again. An outcome has
--- nothing that lasts. What few messages have is packed behind: ttl, errors, reason, attempts, number, progress, result.
+-- A record is what moves of a message; the payload is kept apart, so that a move does not write it again. An outcome
+-- has nothing that lasts. What few messages have is packed behind: ttl, errors, reason, attempts, number, progress,
+-- result.
 local TAKEN, CANCEL, WATCHED, BURY = 1, 2, 4, 8
 
 local function unpack_lasting(message, packed, from)

@@ -34,8 +34,21 @@ local function rules_in(packed)
   return packed and cmsgpack.unpack(packed) or DEFAULT_RULES
 end
 
--- An answer that may be asked for again: the number of the request, and the answer. Before all answers of a caller comes
--- the number below which none is kept.
+local NO_STATE = string.rep('\0', struct.size(STATE))
+
+local function unpack_state(queue, packed)
+  queue.bytes, queue.readyBytes, queue.arrivals, queue.latest, queue.fences, queue.deaths, queue.paused, queue.lease,
+    queue.ranking, queue.audited, queue.tidyAt, queue.nextAt, queue.endedSince =
+    struct.unpack(STATE, packed or NO_STATE)
+end
+
+local function pack_state(queue)
+  return struct.pack(STATE, queue.bytes, queue.readyBytes, queue.arrivals, queue.latest, queue.fences, queue.deaths,
+    queue.paused, queue.lease, queue.ranking, queue.audited, queue.tidyAt, queue.nextAt, queue.endedSince)
+end
+
+-- An answer that may be asked for again: the number of the request, and the answer. Before all answers of a caller
+-- comes the number below which none is kept.
 local ANSWER = '>dI4c0'
 -- How long they are kept at least after their caller was last heard of. More would not be taken as an expiry.
 local KEPT_MS, MOST_KEPT_MS = 7200000, 2251799813685248
@@ -77,6 +90,20 @@ end
 local function now_of_server()
   local clock = redis.call('TIME')
   return clock[1] * 1000 + math.floor(clock[2] / 1000)
+end
+
+-- A queue for a plain turn, which has to do with one of its totals. Nil if it is new, or if a newer version wrote it.
+local function opened_plainly(total)
+  local now = now_of_server()
+  local stored = redis.call('HMGET', P .. ':q', 'format', 'rules', 'state', total)
+  if tonumber(stored[1] or 0) ~= FORMAT or not stored[3] then return nil end
+  local queue = { now = now, rules = rules_in(stored[2]), total = tonumber(stored[4] or 0) }
+  unpack_state(queue, stored[3])
+  return queue
+end
+
+local function save_plainly(queue, total, more)
+  redis.call('HSET', P .. ':q', total, queue.total + more, 'state', pack_state(queue))
 end
 
 -- What each verb does, what is kept of its answer if not all, and how that becomes an answer again.

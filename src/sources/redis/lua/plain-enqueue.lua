@@ -25,59 +25,67 @@ local function ids_in(turn)
   return ids
 end
 
-local function carry_out(turn)
-  local now = now_of_server()
-  local stored = redis.call('HMGET', P .. ':q', 'format', 'rules', 'state', 'enqueued')
-  if tonumber(stored[1] or 0) ~= FORMAT or not stored[3] then return nil end
-  local bytes, readyBytes, arrivals, latest, fences, deaths, paused, longest, ranking, audited, tidyAt, nextAt, endedSince =
-    struct.unpack(STATE, stored[3])
-  local rules, args = rules_in(stored[2]), ARGV
-  if rules.stepMs or rules.maxLength or rules.maxBytes then return nil end
-  local answers, floor = kept_answers(turn.session, turn.floor, turn.seqs)
-  if not answers then return nil end
-  local ids = ids_in(turn)
-  if arrivals + #ids >= ARRIVALS then return nil end
-  latest = math.max(latest, now)
+-- Whether the queue is as usual, and the turn is asked for the first time.
+local function begin(turn, queue)
+  if not queue or queue.rules.stepMs or queue.rules.maxLength or queue.rules.maxBytes then return false end
+  turn.answers, turn.floor = kept_answers(turn.session, turn.floor, turn.seqs)
+  return turn.answers
+end
 
-  local held, seen, count = ids[1] and redis.call('HMGET', P .. ':m', unpack(ids)) or {}, {}, 0
-  local time, payloads, records, places, set = string.format('%011x', latest), {}, {}, {}, 0
-  for step, first in ipairs(turn.firsts) do
-    local fresh, statuses, following = 0, {}, first + 3 * turn.counts[step] - 1
-    for at = first, following, 3 do
-      local id, payload = args[at], args[at + 2]
-      count = count + 1
-      -- An outcome may be so old that the id is free again.
-      if held[count] and string.byte(held[count]) >= DONE or #payload > rules.maxPayloadBytes then return nil end
-      local isFresh = not held[count] and not seen[id]
-      statuses[#statuses + 1] = isFresh and 1 or 0
-      if isFresh then
-        local size, priority = #payload, args[at + 1]
-        seen[id], fresh, arrivals = true, fresh + 1, arrivals + 1
-        local arrival = time .. string.format('%08x', arrivals)
-        payloads[set + 1], payloads[set + 2] = id, payload
-        records[set + 1], records[set + 2] = id, struct.pack(WAITING, READY, 0, 0, size, 0, 0, 0, 0, NEVER, arrival,
-          priority, 1, now, 0, 0)
-        places[set + 1], places[set + 2] = priority, arrival .. id
-        set, bytes, readyBytes = set + 2, bytes + size, readyBytes + size
-      end
+-- Plans the messages of a step, and answers for each whether it is new, or how many there are if all are. False if one
+-- is not plain.
+local function plan(queue, first, count, held, seen, plans)
+  local statuses, fresh, maxPayloadBytes = {}, 0, queue.rules.maxPayloadBytes
+  local payloads, records, places, args = plans.payloads, plans.records, plans.places, ARGV
+  for index = 1, count do
+    local at = first + 3 * (index - 1)
+    local id, priority, payload, packed = args[at], args[at + 1], args[at + 2], held[plans.looked + index]
+    -- An outcome may be so old that the id is free again.
+    if packed and string.byte(packed) >= DONE or #payload > maxPayloadBytes then return false end
+    local isFresh = not packed and not seen[id]
+    statuses[index] = isFresh and 1 or 0
+    if isFresh then
+      seen[id], fresh = true, fresh + 1
+      local set, arrival = #payloads, plans.time .. string.format('%08x', queue.arrivals + fresh)
+      payloads[set + 1], payloads[set + 2] = id, payload
+      records[set + 1], records[set + 2] = id, struct.pack(WAITING, READY, 0, 0, #payload, 0, 0, 0, 0, NEVER, arrival,
+        priority, 1, queue.now, 0, 0)
+      places[set + 1], places[set + 2] = priority, arrival .. id
+      plans.bytes = plans.bytes + #payload
     end
-    turn.counts[step] = fresh == #statuses and fresh or statuses
   end
+  queue.arrivals, plans.looked = queue.arrivals + fresh, plans.looked + count
+  return fresh == count and count or statuses
+end
 
-  if set > 0 then
-    local wasEmpty = redis.call('EXISTS', P .. ':r') == 0
-    -- Payloads first: see `save`.
-    redis.call('HSET', P .. ':p', unpack(payloads))
-    redis.call('HSET', P .. ':m', unpack(records))
-    redis.call('ZADD', P .. ':r', unpack(places))
-    redis.call('HSET', P .. ':q', 'enqueued', tonumber(stored[4] or 0) + set / 2, 'state',
-      struct.pack(STATE, bytes, readyBytes, arrivals, latest, fences, deaths, paused, longest, ranking, audited, tidyAt,
-        nextAt, endedSince))
-    if wasEmpty then redis.call('PUBLISH', P .. ':h', 'ready') end
+local function write(queue, plans)
+  local wasEmpty = redis.call('EXISTS', P .. ':r') == 0
+  -- Payloads first: where memory has run out the server refuses a call at its first write.
+  redis.call('HSET', P .. ':p', unpack(plans.payloads))
+  redis.call('HSET', P .. ':m', unpack(plans.records))
+  redis.call('ZADD', P .. ':r', unpack(plans.places))
+  queue.bytes, queue.readyBytes = queue.bytes + plans.bytes, queue.readyBytes + plans.bytes
+  save_plainly(queue, 'enqueued', #plans.payloads / 2)
+  if wasEmpty then redis.call('PUBLISH', P .. ':h', 'ready') end
+end
+
+local function carry_out(turn)
+  local queue = opened_plainly('enqueued')
+  if not begin(turn, queue) then return nil end
+  local ids = ids_in(turn)
+  if queue.arrivals + #ids >= ARRIVALS then return nil end
+  queue.latest = math.max(queue.latest, queue.now)
+  local held, seen, replies = ids[1] and redis.call('HMGET', P .. ':m', unpack(ids)) or {}, {}, {}
+  local plans = { payloads = {}, records = {}, places = {}, bytes = 0, looked = 0,
+    time = string.format('%011x', queue.latest) }
+  for step, first in ipairs(turn.firsts) do
+    replies[step] = plan(queue, first, turn.counts[step], held, seen, plans)
+    if not replies[step] then return nil end
   end
-  for step, answer in ipairs(turn.counts) do keep_answer(answers, turn.seqs[step], answer) end
-  save_answers(turn.session, floor, answers, longest)
-  return turn.counts
+  if plans.payloads[1] then write(queue, plans) end
+  for step, reply in ipairs(replies) do keep_answer(turn.answers, turn.seqs[step], reply) end
+  save_answers(turn.session, turn.floor, turn.answers, queue.lease)
+  return replies
 end
 
 local turn = asked()

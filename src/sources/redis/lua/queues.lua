@@ -5,8 +5,6 @@ local now = now_of_server()
 -- What people look at is kept as text, under its name.
 local TOTALS = { 'enqueued', 'acked', 'forwarded', 'purged', 'expired', 'cancelled', 'dropped' }
 
-local NO_STATE = string.rep('\0', struct.size(STATE))
-
 local opened = {}
 
 -- A number as text: Lua itself loses what is beyond 14 digits. As an argument of a command none is lost.
@@ -20,16 +18,6 @@ end
 
 local function refused(...)
   return { '!', ... }
-end
-
-local function unpack_state(queue, packed)
-  queue.bytes, queue.readyBytes, queue.arrivals, queue.latest, queue.fences, queue.deaths, queue.paused, queue.lease,
-    queue.ranking, queue.audited, queue.tidyAt, queue.nextAt, queue.endedSince = struct.unpack(STATE, packed or NO_STATE)
-end
-
-local function pack_state(queue)
-  return struct.pack(STATE, queue.bytes, queue.readyBytes, queue.arrivals, queue.latest, queue.fences, queue.deaths,
-    queue.paused, queue.lease, queue.ranking, queue.audited, queue.tidyAt, queue.nextAt, queue.endedSince)
 end
 
 -- The nearest instant at which a message is due, lapses or expires is kept as a bound: nothing is due before `nextAt`.

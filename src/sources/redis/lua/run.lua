@@ -73,7 +73,8 @@ local function begin(queue, isSweep)
 end
 
 for index = 1, tonumber(take()) do
-  local step = { verb = take(), session = take(), seq = tonumber(take()), floor = tonumber(take()), length = tonumber(take()) }
+  local step = { verb = take(), session = take(), seq = tonumber(take()), floor = tonumber(take()) }
+  step.length = tonumber(take())
   step.at = cursor
   cursor = cursor + step.length
   steps[index] = step

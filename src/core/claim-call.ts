@@ -1,5 +1,5 @@
 /**
- * The claim request of one consumer: at most one on its way, never abandoned.
+ * A claim request of a consumer, over and over: one on its way at a time, never abandoned.
  */
 import type { ClaimReply, ClaimRequest, RequestToken } from '../driver.js'
 import type { Hub } from './hub.js'

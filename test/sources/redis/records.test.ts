@@ -73,6 +73,22 @@ describe('outcomes', () => {
     expect(await redis.hlen(`millrace:{${queue.name}}:m`)).toBeLessThan(100 + count / 2)
   })
 
+  it.each([0, 2])('N29 are %i where no more are wanted, though more end at once', async (maxOutcomes) => {
+    const queue = client()
+    const redis = inspect(server)
+    await queue.driver.configure({ retention: { outcomesMs: HOUR_MS, maxOutcomes } })
+    const ids = ['a', 'b', 'c', 'd', 'e']
+    let kept: string[] = []
+    for (let round = 0; round < 5; round += 1) {
+      expect(await queue.enqueue(...ids)).toEqual(ids.map((id) => (kept.includes(id) ? 'duplicate' : 'enqueued')))
+      const claims = await queue.claim(5)
+      await queue.ack(...claims)
+      kept = [...kept, ...claims.map(({ id }) => id)].toReversed().slice(0, maxOutcomes).toReversed()
+      expect(await redis.hlen(`millrace:{${queue.name}}:m`)).toBe(maxOutcomes)
+      expect(await redis.llen(`millrace:{${queue.name}}:e`)).toBe(maxOutcomes)
+    }
+  })
+
   it('N29 of an id that was used again and purged in between are kept as long as those of others', async () => {
     const queue = client()
     const redis = inspect(server)

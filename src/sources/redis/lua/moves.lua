@@ -183,9 +183,10 @@ local function trim_excess(queue)
   changes.in_chunks('HDEL', queue.messages, gone)
 end
 
--- Forgets outcomes that are too old, and notes when the oldest that is left ended.
+-- Forgets outcomes that are too old, and notes when the oldest that is left ended: not before now, if none is left.
 local function trim_old(queue, limit)
-  for _, id in ipairs(redis.call('LRANGE', queue.ended, 0, limit - 1)) do
+  local ids = redis.call('LRANGE', queue.ended, 0, limit - 1)
+  for _, id in ipairs(ids) do
     local message = changes.read(queue, id)
     if message and message.again == 0 and message.state >= DONE and not outlived(queue, message) then
       queue.endedSince = message.at
@@ -194,6 +195,7 @@ local function trim_old(queue, limit)
     redis.call('LPOP', queue.ended)
     forget_outcome(queue, id)
   end
+  if #ids < limit then queue.endedSince = queues.now end
 end
 
 -- Lists what has ended, and forgets as much as need be, a step that keeps up with what ends.

@@ -113,9 +113,7 @@ local function trim(excess)
   if gone[1] then redis.call('HDEL', P .. ':m', unpack(gone)) end
 end
 
-local function write_acks(queue, ended, left)
-  redis.call('HDEL', P .. ':p', unpack(ended))
-  redis.call('ZREM', P .. ':c', unpack(left))
+local function list_ends(queue, ended)
   local excess = redis.call('RPUSH', P .. ':e', unpack(ended)) - queue.rules.maxOutcomes
   if excess > math.min(MOST_TOO_MANY, queue.rules.maxOutcomes / 100) then trim(math.min(excess, TRIM_STEP)) end
 end
@@ -146,12 +144,17 @@ local function carry_out(turn)
   if not ended or not claims then return nil end
 
   -- What removes comes first: a server without memory refuses a call whose first write adds something.
-  if ended[1] then write_acks(queue, ended, left) end
+  if ended[1] then
+    redis.call('HDEL', P .. ':p', unpack(ended))
+    redis.call('ZREM', P .. ':c', unpack(left))
+  end
   if members[1] then write_claims(turn, queue, members, timed) end
   if records[1] then
     redis.call('HSET', P .. ':m', unpack(records))
     save_plainly(queue, 'acked', #ended)
   elseif turn.acks > 0 then redis.call('HDEL', P .. ':q', '') end
+  -- Among those that are too many may be some that have just ended.
+  if ended[1] then list_ends(queue, ended) end
 
   -- Of acks it is told how many, if all were live.
   local replies = {}

@@ -206,6 +206,8 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
     for (const claim of reply.claims) this.inbox.add(owner.hold(claim, sent.at))
     if (!owner.open) {
       this.releaseUnseen()
+      // It was full: there is more for somebody else, whom nothing else may tell.
+      if (reply.claims.length >= sent.size) hub.waiting.wakeNext(owner.kind)
       return owner.onLastClaim(0)
     }
     if (reply.claims.length > 0) owner.emit({ type: 'claimed', count: reply.claims.length })
@@ -224,7 +226,8 @@ export class Intake<T> implements ClaimListener, InboxOwner<T> {
     // It was asked for longer than answers are kept: what it granted, if anything, lapses by itself.
     if (this.owner.open && error instanceof TokenExpiredError) return this.soon()
     if (this.owner.open) return this.break(error)
-    // No answer within the bound: whatever it granted lapses by itself.
+    // No answer within the bound: whatever it granted lapses by itself, and what is left is for somebody else.
+    this.hub.waiting.wakeNext(this.owner.kind)
     this.owner.onLastClaim(sent.size)
   }
 

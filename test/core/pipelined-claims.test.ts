@@ -1,7 +1,8 @@
 import { BackendError, type Delivery, mergeMap, pipe, Queue } from 'millrace'
 import { memoryBackend } from 'millrace/memory'
+import { Subject } from 'rxjs'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import type { Backend, ClaimReply, ClaimRequest, DriverFeatures } from '../../src/driver.js'
+import type { Backend, ClaimReply, ClaimRequest, DriverFeatures, Hint } from '../../src/driver.js'
 import { Eventual } from '../../src/eventual.js'
 import { eventsOf } from '../support/events.js'
 import { expectStats } from '../support/queues.js'
@@ -15,9 +16,10 @@ interface Asked {
   fail(error: Error): void
 }
 
-/** A store that answers claims only when it is told to. */
+/** A store that answers claims, and hints, only when it is told to. */
 class Gated {
   readonly asked: Asked[] = []
+  readonly hints = new Subject<Hint>()
   readonly #store = memoryBackend()
   readonly backend: Backend
 
@@ -31,6 +33,7 @@ class Gated {
         return new Proxy(driver, {
           get: (target, key) => {
             if (key === 'claim') return claim
+            if (key === 'arrivals') return () => this.hints
             const value = Reflect.get(target, key)
             return typeof value === 'function' ? value.bind(target) : value
           },
@@ -156,11 +159,12 @@ describe('on a store that is pipelined', () => {
     expect(seen).toEqual(upTo(10))
     // Short, while the other one is still on its way: that one sees what comes now.
     await queue.enqueue(10, { id: '10' })
+    gated.hints.next({ kind: 'ready' })
     await gated.next()
     expect(seen).toEqual(upTo(11))
-    await until('it looks for more, or waits', () => gated.asked.length <= 1)
     for (let message = 11; message < 15; message += 1) {
       await queue.enqueue(message, { id: String(message) })
+      gated.hints.next({ kind: 'ready' })
       while (!seen.includes(message)) await gated.next()
     }
     expect(seen).toEqual(upTo(15))
@@ -210,6 +214,29 @@ describe('on a store that is pipelined', () => {
     expect(errors).toMatchObject([{ message: 'no' }])
     await expectStats(queue, { ready: 32, claimed: 0, ackedTotal: 8 })
   })
+})
+
+describe('a consumer that stops while its claim is on its way', () => {
+  it.each([true, false])(
+    'passes the hint on that woke it, if there is more than it was granted (pipelined: %s)',
+    async (pipelined) => {
+      const gated = new Gated({ pipelined })
+      const queue = await queueOn(gated, 0)
+      const [first, second] = [consume(queue, 2), consume(queue, 2)]
+      await gated.next()
+      await gated.next()
+      await queue.enqueueAll(upTo(10).map((payload) => ({ payload })))
+      gated.hints.next({ kind: 'ready' })
+      await turn()
+      // The one that has waited longest is woken.
+      expect(gated.sizes).toEqual([2])
+      const stopping = first.source.stop()
+      await gated.next()
+      await stopping
+      expect(first.seen).toEqual([])
+      while (second.seen.length < 10) await gated.next()
+    },
+  )
 })
 
 describe('on a store that is not pipelined', () => {

@@ -8,7 +8,22 @@ import { tour } from './tour.js'
 /** All that the scripts and this library send, and what the client sends to greet a server. */
 const COMMANDS = [
   ...['eval', 'evalsha', 'subscribe', 'unsubscribe', 'ping', 'publish', 'time'],
-  ...['get', 'set', 'pexpire', 'hset', 'hmget', 'hdel', 'hscan', 'hlen', 'hstrlen', 'exists', 'unlink'],
+  ...[
+    'get',
+    'getrange',
+    'set',
+    'setrange',
+    'append',
+    'pexpire',
+    'hset',
+    'hmget',
+    'hdel',
+    'hscan',
+    'hlen',
+    'hstrlen',
+    'exists',
+    'unlink',
+  ],
   ...['rpush', 'lpop', 'llen', 'lrange'],
   ...['zadd', 'zrem', 'zrange', 'zrangebyscore', 'zcard', 'zcount', 'zscore', 'zscan', 'zrank', 'zremrangebyrank'],
 ]

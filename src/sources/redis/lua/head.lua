@@ -15,6 +15,8 @@ local MOVING = '>BBBI4I4ddHc0'
 local LASTING = '>dc19HI4dI4c0I4c0'
 -- Both in one, of a message that nobody has claimed yet, without key and headers.
 local WAITING = '>BBBI4I4ddHdc19HI4dI4I4'
+-- The fewest bytes of a record, and up to the arrival of a message that is held. What is shorter is none.
+local SHORTEST, SHORTEST_HELD = 29, 56
 local READY, DELAYED, CLAIMED, DEAD, DONE, ELSEWHERE, CANCELLED, EXPIRED = 0, 1, 2, 3, 4, 5, 6, 7
 -- Numbers of arrivals begin anew here.
 local ARRIVALS = 4294967296
@@ -48,8 +50,11 @@ local function pack_state(queue)
 end
 
 -- An answer that may be asked for again: the number of the request, and the answer. Before all answers of a caller
--- comes the number below which none is kept.
-local ANSWER = '>dI4c0'
+-- come the number below which none is kept, and the highest number that has an answer.
+local ANSWERS, ANSWER = '>dd', '>dI4c0'
+-- Where there are more bytes of them, new ones are added behind, and the old ones are left alone until so many are done
+-- with: a call should not cost more when one request is under way for long, and many pass it.
+local MANY_BYTES, FEW = 4096, 100
 -- How long they are kept at least after their caller was last heard of. More would not be taken as an expiry.
 local KEPT_MS, MOST_KEPT_MS = 7200000, 2251799813685248
 
@@ -57,34 +62,47 @@ local function kept_for(lease)
   return string.format('%.0f', math.min(math.max(KEPT_MS, 4 * lease), MOST_KEPT_MS))
 end
 
--- The answers from a floor on as they are stored, and the floor, which never sinks. Nil if one of these requests has an
--- answer, or is below the floor.
+-- Which answers are kept: from the floor on, which never sinks, up to the highest. Nil if one of these requests has been
+-- answered before, perhaps, or is below the floor.
 local function kept_answers(session, floor, seqs)
-  local packed, kept = redis.call('GET', P .. ':a:' .. session), {}
-  if not packed then return kept, floor end
-  local asked, from = {}, 9
-  floor = math.max(floor, (struct.unpack('>d', packed)))
-  for _, seq in ipairs(seqs) do
-    if seq < floor then return nil end
-    asked[seq] = true
+  local key, answers = P .. ':a:' .. session, { floor = floor, highest = -1 }
+  local packed = redis.call('GETRANGE', key, 0, MANY_BYTES - 1)
+  if packed == '' then return answers end
+  local stored, highest = struct.unpack(ANSWERS, packed)
+  answers.floor, answers.highest = math.max(floor, stored), highest
+  for _, seq in ipairs(seqs) do if seq < answers.floor or seq <= highest then return nil end end
+  if answers.floor > highest then return answers end
+  if #packed == MANY_BYTES and answers.floor - stored < FEW then
+    answers.floor, answers.areMany = stored, true
+    return answers
   end
+  packed = #packed < MANY_BYTES and packed or redis.call('GET', key)
+  local from = 17
   while from <= #packed do
     local seq, _, following = struct.unpack(ANSWER, packed, from)
-    if asked[seq] then return nil end
-    if seq >= floor then kept[#kept + 1] = string.sub(packed, from, following - 1) end
+    if seq >= answers.floor then answers[#answers + 1] = string.sub(packed, from, following - 1) end
     from = following
   end
-  return kept, floor
+  return answers
+end
+
+local function keep_packed(answers, seq, packed)
+  answers[#answers + 1] = struct.pack(ANSWER, seq, #packed, packed)
+  answers.highest = math.max(answers.highest, seq)
 end
 
 local function keep_answer(answers, seq, answer)
-  local packed = cmsgpack.pack(answer)
-  answers[#answers + 1] = struct.pack(ANSWER, seq, #packed, packed)
+  keep_packed(answers, seq, cmsgpack.pack(answer))
 end
 
-local function save_answers(session, floor, answers, lease)
-  local packed = struct.pack('>d', floor) .. table.concat(answers)
-  redis.call('SET', P .. ':a:' .. session, packed, 'PX', kept_for(lease))
+local function save_answers(session, answers, lease)
+  local key, packed = P .. ':a:' .. session, table.concat(answers)
+  local head = struct.pack(ANSWERS, answers.floor, answers.highest)
+  if answers.areMany then
+    redis.call('SETRANGE', key, 0, head)
+    redis.call('APPEND', key, packed)
+    redis.call('PEXPIRE', key, kept_for(lease))
+  else redis.call('SET', key, head .. packed, 'PX', kept_for(lease)) end
 end
 
 local function now_of_server()

@@ -19,7 +19,7 @@ local function asked()
   if ARGV[at] ~= 'claim' or ARGV[at + 1] ~= session or ARGV[at + 7] == '1' then return nil end
   turn.claims, turn.seqs[#turn.seqs + 1], turn.floor = true, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   turn.max, turn.lease, turn.consumer = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6]), ARGV[at + 8]
-  return turn.max <= MOST and turn or nil
+  return turn.max <= MOST and (not turn.seqs[2] or turn.seqs[2] > turn.seqs[1]) and turn or nil
 end
 
 -- Whether the queue is as usual, with nothing due, and the turn is asked for the first time.
@@ -28,7 +28,7 @@ local function begin(turn, queue)
     return false
   end
   if turn.acks > 0 and queue.endedSince + queue.rules.outcomesMs <= queue.now then return false end
-  turn.answers, turn.floor = kept_answers(turn.session, turn.floor, turn.seqs)
+  turn.answers = kept_answers(turn.session, turn.floor, turn.seqs)
   return turn.answers
 end
 
@@ -60,9 +60,10 @@ local function plan_acks(turn, queue, ids, found, records)
     local packed, id = found[index], ids[index]
     results[index] = 'stale'
     if packed then
+      if #packed < SHORTEST then return false end
       local state, flags, again, size, _, fence, till, labelled = struct.unpack('>BBBI4I4ddH', packed)
       if state == CLAIMED and till > now and fence == tonumber(ARGV[7 + 3 * index]) then
-        if flags ~= 0 then return false end
+        if flags ~= 0 or #packed < SHORTEST_HELD + labelled then return false end
         records[#records + 1] = id
         records[#records + 1] = struct.pack(MOVING, DONE, 0, again, size, 0, fence, now, 0, '')
         queue.bytes, results[index] = queue.bytes - size, 'acked'
@@ -81,7 +82,7 @@ local function plan_claims(turn, queue, found, members, ids, records)
   local fences, taken = queue.fences, 0
   for index, member in ipairs(members) do
     local packed, id, payload = found[turn.acks + index], ids[index], payloads[index]
-    if not packed or not payload then return false end
+    if not packed or not payload or #packed < SHORTEST_HELD then return false end
     local state, flags, again, size, deliveries, _, _, labelled, expiresAt, arrival =
       struct.unpack('>BBBI4I4ddHdc19', packed)
     if state ~= READY or flags ~= 0 or labelled ~= 0 or arrival .. id ~= member then return false end
@@ -101,13 +102,15 @@ end
 
 -- Forgets outcomes that are too many.
 local function trim(excess)
-  local ids, gone = redis.call('LPOP', P .. ':e', excess), {}
-  for index, packed in ipairs(redis.call('HMGET', P .. ':m', unpack(ids))) do
-    local state, again = string.byte(packed or '', 1), string.byte(packed or '', 3)
-    if again == 0 and state >= DONE then gone[#gone + 1] = ids[index]
+  local ids, gone, lessened = redis.call('LPOP', P .. ':e', excess), {}, {}
+  for index, found in ipairs(redis.call('HMGET', P .. ':m', unpack(ids))) do
+    -- An id that has ended more than once is listed as often.
+    local id, packed = ids[index], lessened[ids[index]] or found or ''
+    local state, again = string.byte(packed, 1), string.byte(packed, 3)
+    if again == 0 and state >= DONE then gone[#gone + 1] = id
     elseif again and again > 0 then
-      local less = string.sub(packed, 1, 2) .. string.char(again - 1) .. string.sub(packed, 4)
-      redis.call('HSET', P .. ':m', ids[index], less)
+      lessened[id] = string.sub(packed, 1, 2) .. string.char(again - 1) .. string.sub(packed, 4)
+      redis.call('HSET', P .. ':m', id, lessened[id])
     end
   end
   if gone[1] then redis.call('HDEL', P .. ':m', unpack(gone)) end
@@ -166,7 +169,7 @@ local function carry_out(turn)
     replies[#replies + 1] = { 0, queue.nextAt == LATEST and -1 or queue.nextAt - queue.now, claims }
     if members[1] then keep_answer(turn.answers, turn.seqs[#replies], { firstFence, unpack(readyIds) }) end
   end
-  if turn.acks > 0 or members[1] then save_answers(turn.session, turn.floor, turn.answers, queue.lease) end
+  if turn.acks > 0 or members[1] then save_answers(turn.session, turn.answers, queue.lease) end
   return replies
 end
 

@@ -10,6 +10,7 @@ local function asked()
     local size = tonumber(ARGV[at + 5])
     if ARGV[at + 1] ~= session or tonumber(ARGV[at + 4]) ~= 1 + 3 * size then return nil end
     turn.seqs[step], turn.floor = tonumber(ARGV[at + 2]), math.max(turn.floor, tonumber(ARGV[at + 3]))
+    if step > 1 and turn.seqs[step] <= turn.seqs[step - 1] then return nil end
     turn.firsts[step], turn.counts[step] = at + 6, size
     at, count = at + 6 + 3 * size, count + size
     if count > MOST then return nil end
@@ -28,7 +29,7 @@ end
 -- Whether the queue is as usual, and the turn is asked for the first time.
 local function begin(turn, queue)
   if not queue or queue.rules.stepMs or queue.rules.maxLength or queue.rules.maxBytes then return false end
-  turn.answers, turn.floor = kept_answers(turn.session, turn.floor, turn.seqs)
+  turn.answers = kept_answers(turn.session, turn.floor, turn.seqs)
   return turn.answers
 end
 
@@ -41,7 +42,8 @@ local function plan(queue, first, count, held, seen, plans)
     local at = first + 3 * (index - 1)
     local id, priority, payload, packed = args[at], args[at + 1], args[at + 2], held[plans.looked + index]
     -- An outcome may be so old that the id is free again.
-    if packed and string.byte(packed) >= DONE or #payload > maxPayloadBytes then return false end
+    local isHeld = packed and #packed >= SHORTEST_HELD and string.byte(packed) < DONE
+    if packed and not isHeld or #payload > maxPayloadBytes then return false end
     local isFresh = not packed and not seen[id]
     statuses[index] = isFresh and 1 or 0
     if isFresh then
@@ -82,9 +84,10 @@ local function carry_out(turn)
     replies[step] = plan(queue, first, turn.counts[step], held, seen, plans)
     if not replies[step] then return nil end
   end
-  if plans.payloads[1] then write(queue, plans) end
+  -- Where nothing is added, nothing is refused for want of memory: the first write is one that removes.
+  if plans.payloads[1] then write(queue, plans) else redis.call('HDEL', P .. ':q', '') end
   for step, reply in ipairs(replies) do keep_answer(turn.answers, turn.seqs[step], reply) end
-  save_answers(turn.session, turn.floor, turn.answers, queue.lease)
+  save_answers(turn.session, turn.answers, queue.lease)
   return replies
 end
 

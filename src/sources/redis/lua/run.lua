@@ -23,8 +23,8 @@ local function read_answers(caller)
   caller.answers = {}
   local packed = redis.call('GET', caller.key)
   if not packed then return end
-  local from = 9
-  caller.floor = struct.unpack('>d', packed)
+  local from = 17
+  caller.floor = struct.unpack(ANSWERS, packed)
   while from <= #packed do
     local seq, answer, following = struct.unpack(ANSWER, packed, from)
     caller.answers[seq], from = answer, following
@@ -54,11 +54,11 @@ local function save_caller(queue, session, caller)
   -- A write, so that whoever waits for replicas waits for what the first answer told, also over a new connection.
   if caller.asksAgain and not caller.fresh then redis.call('PEXPIRE', caller.key, kept_for(queue.lease)) end
   if not caller.fresh then return end
-  local floor, answers = math.max(caller.floor, caller.raised), {}
+  local answers = { floor = math.max(caller.floor, caller.raised), highest = -1 }
   for seq, answer in pairs(caller.answers) do
-    if seq >= floor then answers[#answers + 1] = struct.pack(ANSWER, seq, #answer, answer) end
+    if seq >= answers.floor then keep_packed(answers, seq, answer) end
   end
-  save_answers(session, floor, answers, queue.lease)
+  save_answers(session, answers, queue.lease)
 end
 
 -- Before the steps of a turn: what is due is done, unless a sweep is to say how much of it. A queue whose places are

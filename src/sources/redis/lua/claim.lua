@@ -90,7 +90,8 @@ verbs.claim = function(queue, take)
 end
 
 -- What is kept of an answer: the fence of the first claim, which those of the others follow, and the ids. Payloads are
--- in the store as long as the claims are. To nothing there is nothing to keep: asked again it may as well find something.
+-- in the store as long as the claims are. Of nothing there is nothing to keep: asked again it may as well find
+-- something.
 remembered.claim = function(reply, queue)
   local claims = reply[3]
   if #claims == 0 then return nil end

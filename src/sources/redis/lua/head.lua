@@ -50,8 +50,9 @@ local function pack_state(queue)
 end
 
 -- An answer that may be asked for again: the number of the request, and the answer. Before all answers of a caller
--- come the number below which none is kept, and the highest number that has an answer.
-local ANSWERS, ANSWER = '>dd', '>dI4c0'
+-- come the number below which none is given again, the highest number that has one, and the number from which on they
+-- are stored.
+local ANSWERS, ANSWER, FIRST_ANSWER = '>ddd', '>dI4c0', 25
 -- Where there are more bytes of them, new ones are added behind, and the old ones are left alone until so many are done
 -- with: a call should not cost more when one request is under way for long, and many pass it.
 local MANY_BYTES, FEW = 4096, 100
@@ -62,22 +63,23 @@ local function kept_for(lease)
   return string.format('%.0f', math.min(math.max(KEPT_MS, 4 * lease), MOST_KEPT_MS))
 end
 
--- Which answers are kept: from the floor on, which never sinks, up to the highest. Nil if one of these requests has been
--- answered before, perhaps, or is below the floor.
+-- Which answers are kept: from the floor on, which never sinks, up to the highest. Nil if one of these requests has
+-- been answered before, perhaps, or is below the floor.
 local function kept_answers(session, floor, seqs)
-  local key, answers = P .. ':a:' .. session, { floor = floor, highest = -1 }
+  local key, answers = P .. ':a:' .. session, { floor = floor, highest = -1, from = floor }
   local packed = redis.call('GETRANGE', key, 0, MANY_BYTES - 1)
-  if packed == '' then return answers end
-  local stored, highest = struct.unpack(ANSWERS, packed)
-  answers.floor, answers.highest = math.max(floor, stored), highest
-  for _, seq in ipairs(seqs) do if seq < answers.floor or seq <= highest then return nil end end
-  if answers.floor > highest then return answers end
-  if #packed == MANY_BYTES and answers.floor - stored < FEW then
-    answers.floor, answers.areMany = stored, true
+  local stored, from = -1, floor
+  if packed ~= '' then stored, answers.highest, from = struct.unpack(ANSWERS, packed) end
+  answers.floor = math.max(floor, stored)
+  answers.from = answers.floor
+  for _, seq in ipairs(seqs) do if seq < answers.floor or seq <= answers.highest then return nil end end
+  if answers.floor > answers.highest then return answers end
+  if #packed == MANY_BYTES and answers.floor - from < FEW then
+    answers.from, answers.areMany = from, true
     return answers
   end
   packed = #packed < MANY_BYTES and packed or redis.call('GET', key)
-  local from = 17
+  from = FIRST_ANSWER
   while from <= #packed do
     local seq, _, following = struct.unpack(ANSWER, packed, from)
     if seq >= answers.floor then answers[#answers + 1] = string.sub(packed, from, following - 1) end
@@ -97,7 +99,7 @@ end
 
 local function save_answers(session, answers, lease)
   local key, packed = P .. ':a:' .. session, table.concat(answers)
-  local head = struct.pack(ANSWERS, answers.floor, answers.highest)
+  local head = struct.pack(ANSWERS, answers.floor, answers.highest, answers.from)
   if answers.areMany then
     redis.call('SETRANGE', key, 0, head)
     redis.call('APPEND', key, packed)

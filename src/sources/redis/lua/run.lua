@@ -23,7 +23,7 @@ local function read_answers(caller)
   caller.answers = {}
   local packed = redis.call('GET', caller.key)
   if not packed then return end
-  local from = 17
+  local from = FIRST_ANSWER
   caller.floor = struct.unpack(ANSWERS, packed)
   while from <= #packed do
     local seq, answer, following = struct.unpack(ANSWER, packed, from)
@@ -54,7 +54,8 @@ local function save_caller(queue, session, caller)
   -- A write, so that whoever waits for replicas waits for what the first answer told, also over a new connection.
   if caller.asksAgain and not caller.fresh then redis.call('PEXPIRE', caller.key, kept_for(queue.lease)) end
   if not caller.fresh then return end
-  local answers = { floor = math.max(caller.floor, caller.raised), highest = -1 }
+  local floor = math.max(caller.floor, caller.raised)
+  local answers = { floor = floor, highest = -1, from = floor }
   for seq, answer in pairs(caller.answers) do
     if seq >= answers.floor then keep_packed(answers, seq, answer) end
   end

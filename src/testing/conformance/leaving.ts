@@ -98,6 +98,7 @@ async function interleave(
   taker: (queue: Queue<number>, show: Show) => Taker,
   tally: Tally,
   random: () => number,
+  patienceMs: number,
 ): Promise<void> {
   const produce = async () => {
     tally.enqueued += 1
@@ -113,7 +114,7 @@ async function interleave(
     if (random() < 0.5) await gap(random)
   }
   // A server takes longer than a few turns: some get what they asked for.
-  if (random() < 0.2) await Promise.race([done, pass(25)])
+  if (random() < 0.2) await Promise.race([done, pass(patienceMs)])
   cancel()
   if (!late && random() < 0.3) late = produce()
   await Promise.all([early, done, late])
@@ -133,8 +134,11 @@ function interleavings(
     const queue = bench.queue<number>({ maxDeliveries: 1_000, backend })
     const peer = await bench.peer(queue)
     const tally = new Tally(settlesAlways)
+    const patienceMs = network ? 100 : 25
     for (let left = rounds; left > 0; left -= 100) {
-      const batch = range(100).map((index) => interleave(queue, index % 2 === 0 ? queue : peer, taker, tally, random))
+      const batch = range(100).map((index) =>
+        interleave(queue, index % 2 === 0 ? queue : peer, taker, tally, random, patienceMs),
+      )
       await within(20_000, `a batch with ${left} rounds to go (seed ${seed})`, Promise.all(batch))
       const stats = await queue.stats()
       assertConserved(stats, `seed ${seed}`)

@@ -88,15 +88,14 @@ export class RedisDriver implements QueueDriver {
   }
 
   enqueue(batch: readonly NewMessage[], token: RequestToken): Reply<readonly EnqueueStatus[]> {
-    const sizes = batch.map(sizeOf)
-    const bytes = sizes.reduce((sum, size) => sum + size, 0)
+    const bytes = batch.reduce((sum, message) => sum + sizeOf(message), 0)
     const error = checkBatch(batch, bytes)
     if (error) return refused(error)
     const decode = (row: number[] | number) =>
       listed(row, 1).map((stored): EnqueueStatus => (stored === 1 ? 'enqueued' : 'duplicate'))
     return this.#ask({
       verb: 'enqueue',
-      args: batchArguments(batch, sizes),
+      args: batchArguments(batch),
       decode,
       token,
       messages: batch.length,

@@ -25,12 +25,11 @@ import { dueAtIn, isCancelled, recordIn } from './record.js'
 export const text = (value: unknown): string => String(value)
 export const numberOf = (value: unknown): number => Number(value)
 
-export function batchArguments(batch: readonly NewMessage[], sizes = batch.map(sizeOf)): Argument[] {
+export function batchArguments(batch: readonly NewMessage[]): Argument[] {
   const args: Argument[] = [batch.length]
-  for (let index = 0; index < batch.length; index += 1) {
-    const message = batch[index] as NewMessage
+  for (const message of batch) {
     if (isPlain(message)) args.push(message.id, message.priority, asBuffer(message.bytes))
-    else args.push(message.id, '', asBuffer(message.bytes), ...detailsOf(message, sizes[index] as number))
+    else args.push(message.id, '', asBuffer(message.bytes), ...detailsOf(message))
   }
   return args
 }
@@ -40,10 +39,19 @@ function isPlain({ delayMs, ttlMs, key, headers }: NewMessage): boolean {
   return delayMs === 0 && ttlMs === undefined && key === undefined && headers === undefined
 }
 
-function detailsOf({ priority, delayMs, ttlMs, whenExpired, key, headers }: NewMessage, size: number): Argument[] {
+function detailsOf(message: NewMessage): Argument[] {
+  const { priority, delayMs, ttlMs, whenExpired, key, headers } = message
   const shownHeaders = headers === undefined ? '' : JSON.stringify(headers)
   const ttl = ttlMs === undefined ? '' : Math.ceil(ttlMs)
-  return [priority, Math.ceil(delayMs), ttl, whenExpired === 'dead-letter' ? 1 : 0, key ?? '', shownHeaders, size]
+  return [
+    priority,
+    Math.ceil(delayMs),
+    ttl,
+    whenExpired === 'dead-letter' ? 1 : 0,
+    key ?? '',
+    shownHeaders,
+    sizeOf(message),
+  ]
 }
 
 /** The messages for other queues that go along. */

@@ -4,6 +4,9 @@
  */
 import { readFileSync } from 'node:fs'
 
+/** What comes first in all scripts. */
+const SHARED = ['head', 'answers', 'outcomes']
+
 /** Modules of all scripts, each seeing those before it. A `lazy` one is made only in the calls that need it. */
 const MODULES = [
   { name: 'queues', lazy: false },
@@ -14,10 +17,10 @@ const MODULES = [
   { name: 'admission', lazy: true },
 ]
 
-/** The files of each script: the one for plain turns, which comes before the modules, and those with its verbs. */
+/** The files of each script: those for plain turns, which come before the modules, and those with its verbs. */
 const FILES = {
-  enqueue: { plain: ['plain-enqueue'], verbs: ['enqueue'] },
-  consume: { plain: ['plain-consume'], verbs: ['settle', 'claim'] },
+  enqueue: { plain: ['plain', 'plain-enqueue'], verbs: ['enqueue'] },
+  consume: { plain: ['plain', 'plain-consume'], verbs: ['settle', 'claim'] },
   administer: { plain: [], verbs: ['inspect', 'dead'] },
 }
 
@@ -38,7 +41,7 @@ function textOfScript(name: ScriptName): string {
     const body = `function()\n${textOf(name)}end`
     return lazy ? `local ${name} = lazy(${body})\n` : `local ${name} = (${body})()\n`
   })
-  return [textOf('head'), ...plain.map(textOf), ...texts, textOf('run')].join('\n')
+  return [...[...SHARED, ...plain].map(textOf), ...texts, textOf('run')].join('\n')
 }
 
 export const SOURCES: Readonly<Record<ScriptName, string>> = {

@@ -30,7 +30,7 @@ export function inspect(server: RedisServer, options: RedisOptions = {}): Redis 
   return redis
 }
 
-/** The numbers in the `state` of a queue, in the order in which lua/queues.lua packs them. */
+/** The numbers in the `state` of a queue, in the order in which lua/head.lua packs them. */
 const STATE = [
   ...(['bytes', 'readyBytes', 'arrivals', 'latest', 'fences', 'deaths', 'paused', 'lease'] as const),
   ...(['ranking', 'audited', 'tidyAt', 'nextAt', 'endedSince'] as const),

@@ -235,7 +235,7 @@ interface Answers {
   readonly areMany: boolean
 }
 
-/** As lua/head.lua packs them. */
+/** As lua/answers.lua packs them. */
 async function answersIn(redis: Redis, key: string): Promise<Answers | undefined> {
   const [packed, keptMs] = await Promise.all([redis.getBuffer(key), redis.pttl(key)])
   if (packed === null) return undefined

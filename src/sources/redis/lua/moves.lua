@@ -166,23 +166,6 @@ local function forget_outcome(queue, id)
   elseif message.state >= DONE then changes.remove(queue, message) end
 end
 
--- Forgets outcomes that are too many: some at a time, where one more or less is no matter. Most need no more than a
--- look at two bytes of their records.
-local function trim_excess(queue)
-  local max = queue.rules.maxOutcomes
-  local excess = redis.call('LLEN', queue.ended) - max
-  if excess <= math.min(MOST_TOO_MANY, max / 100) then return end
-  local ids, gone = redis.call('LPOP', queue.ended, math.min(excess, TRIM_STEP)), {}
-  for index, packed in ipairs(changes.fields(queue.messages, ids)) do
-    local id = ids[index]
-    local state, again = string.byte(packed or '', 1), string.byte(packed or '', 3)
-    if queue.known[id] == nil and again == 0 and state >= DONE then
-      gone[#gone + 1] = id
-    else forget_outcome(queue, id) end
-  end
-  changes.in_chunks('HDEL', queue.messages, gone)
-end
-
 -- Forgets outcomes that are too old, and notes when the oldest that is left ended: not before now, if none is left.
 local function trim_old(queue, limit)
   local ids = redis.call('LRANGE', queue.ended, 0, limit - 1)
@@ -198,12 +181,12 @@ local function trim_old(queue, limit)
   if #ids < limit then queue.endedSince = queues.now end
 end
 
--- Lists what has ended, and forgets as much as need be, a step that keeps up with what ends.
+-- Lists what has ended, and forgets what is too old, a step that keeps up with what ends. What is too many is forgotten
+-- when all is saved.
 local function list_ends(queue)
   local limit = 2 * #queue.ends + TRIM_STEP_LEAST
   changes.in_chunks('RPUSH', queue.ended, queue.ends)
-  queue.ends = {}
-  trim_excess(queue)
+  queue.ends, queue.mayTrim = {}, true
   if queue.endedSince + queue.rules.outcomesMs <= queues.now then trim_old(queue, limit) end
 end
 

@@ -60,15 +60,15 @@ local function plan_acks(turn, queue, ids, found, records)
     local packed, id = found[index], ids[index]
     results[index] = 'stale'
     if packed then
-      if #packed < SHORTEST then return false end
-      local state, flags, again, size, _, fence, till, labelled = struct.unpack('>BBBI4I4ddH', packed)
+      if #packed < MOVED_BYTES then return false end
+      local state, flags, again, size, _, fence, till, labelled = struct.unpack(MOVED, packed)
       if state == CLAIMED and till > now and fence == tonumber(ARGV[7 + 3 * index]) then
-        if flags ~= 0 or #packed < SHORTEST_HELD + labelled then return false end
+        if flags ~= 0 or #packed < UP_TO_ARRIVAL_BYTES + labelled then return false end
         records[#records + 1] = id
         records[#records + 1] = struct.pack(MOVING, DONE, 0, again, size, 0, fence, now, 0, '')
         queue.bytes, results[index] = queue.bytes - size, 'acked'
         ended[#ended + 1] = id
-        left[#left + 1] = string.sub(packed, 38 + labelled, 56 + labelled) .. id
+        left[#left + 1] = string.sub(packed, ARRIVAL_AT + labelled, UP_TO_ARRIVAL_BYTES + labelled) .. id
       end
     end
   end
@@ -82,43 +82,22 @@ local function plan_claims(turn, queue, found, members, ids, records)
   local fences, taken = queue.fences, 0
   for index, member in ipairs(members) do
     local packed, id, payload = found[turn.acks + index], ids[index], payloads[index]
-    if not packed or not payload or #packed < SHORTEST_HELD then return false end
+    if not packed or not payload or #packed < UP_TO_ARRIVAL_BYTES then return false end
     local state, flags, again, size, deliveries, _, _, labelled, expiresAt, arrival =
-      struct.unpack('>BBBI4I4ddHdc19', packed)
+      struct.unpack(UP_TO_ARRIVAL, packed)
     if state ~= READY or flags ~= 0 or labelled ~= 0 or arrival .. id ~= member then return false end
     if expiresAt ~= NEVER then
       if expiresAt <= queue.now then return false end
       timed[#timed + 1] = id
     end
     local record = struct.pack(MOVING, CLAIMED, 0, again, size, deliveries + 1, fences + index, leaseEnd, #consumer,
-      consumer) .. string.sub(packed, 30)
+      consumer) .. string.sub(packed, MOVED_BYTES + 1)
     records[#records + 1], taken = id, taken + size
     records[#records + 1] = record
     claims[3 * index - 2], claims[3 * index - 1], claims[3 * index] = id, record, payload
   end
   queue.fences, queue.readyBytes = fences + #members, queue.readyBytes - taken
   return claims, timed
-end
-
--- Forgets outcomes that are too many.
-local function trim(excess)
-  local ids, gone, lessened = redis.call('LPOP', P .. ':e', excess), {}, {}
-  for index, found in ipairs(redis.call('HMGET', P .. ':m', unpack(ids))) do
-    -- An id that has ended more than once is listed as often.
-    local id, packed = ids[index], lessened[ids[index]] or found or ''
-    local state, again = string.byte(packed, 1), string.byte(packed, 3)
-    if again == 0 and state >= DONE then gone[#gone + 1] = id
-    elseif again and again > 0 then
-      lessened[id] = string.sub(packed, 1, 2) .. string.char(again - 1) .. string.sub(packed, 4)
-      redis.call('HSET', P .. ':m', id, lessened[id])
-    end
-  end
-  if gone[1] then redis.call('HDEL', P .. ':m', unpack(gone)) end
-end
-
-local function list_ends(queue, ended)
-  local excess = redis.call('RPUSH', P .. ':e', unpack(ended)) - queue.rules.maxOutcomes
-  if excess > math.min(MOST_TOO_MANY, queue.rules.maxOutcomes / 100) then trim(math.min(excess, TRIM_STEP)) end
 end
 
 local function write_claims(turn, queue, members, timed)
@@ -157,7 +136,7 @@ local function carry_out(turn)
     save_plainly(queue, 'acked', #ended)
   elseif turn.acks > 0 then redis.call('HDEL', P .. ':q', '') end
   -- Among those that are too many may be some that have just ended.
-  if ended[1] then list_ends(queue, ended) end
+  if ended[1] then trim(P, redis.call('RPUSH', P .. ':e', unpack(ended)), queue.rules.maxOutcomes) end
 
   -- Of acks it is told how many, if all were live.
   local replies = {}

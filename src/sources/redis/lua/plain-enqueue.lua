@@ -42,7 +42,7 @@ local function plan(queue, first, count, held, seen, plans)
     local at = first + 3 * (index - 1)
     local id, priority, payload, packed = args[at], args[at + 1], args[at + 2], held[plans.looked + index]
     -- An outcome may be so old that the id is free again.
-    local isHeld = packed and #packed >= SHORTEST_HELD and string.byte(packed) < DONE
+    local isHeld = packed and #packed >= UP_TO_ARRIVAL_BYTES and string.byte(packed) < DONE
     if packed and not isHeld or #payload > maxPayloadBytes then return false end
     local isFresh = not packed and not seen[id]
     statuses[index] = isFresh and 1 or 0

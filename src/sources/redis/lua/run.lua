@@ -11,24 +11,16 @@ local steps, callers = {}, {}
 
 local function note_caller(step)
   if step.session == '' then return end
-  local caller = callers[step.session]
-  if not caller then
-    caller = { key = P .. ':a:' .. step.session, floor = 0, fresh = false }
-    callers[step.session] = caller
-  end
-  caller.raised = math.max(caller.raised or 0, step.floor)
+  local caller = callers[step.session] or { raised = 0 }
+  callers[step.session] = caller
+  caller.raised = math.max(caller.raised, step.floor)
 end
 
-local function read_answers(caller)
+local function read_answers(session, caller)
   caller.answers = {}
-  local packed = redis.call('GET', caller.key)
-  if not packed then return end
-  local from = FIRST_ANSWER
-  caller.floor = struct.unpack(ANSWERS, packed)
-  while from <= #packed do
-    local seq, answer, following = struct.unpack(ANSWER, packed, from)
-    caller.answers[seq], from = answer, following
-  end
+  local packed = redis.call('GET', answers_key(session)) or ''
+  caller.floor = answers_from(packed, 0).floor
+  each_answer(packed, function(seq, answer) caller.answers[seq] = answer end)
 end
 
 local function once(queue, step)
@@ -52,10 +44,11 @@ end
 -- What nobody will ask for again is left out.
 local function save_caller(queue, session, caller)
   -- A write, so that whoever waits for replicas waits for what the first answer told, also over a new connection.
-  if caller.asksAgain and not caller.fresh then redis.call('PEXPIRE', caller.key, kept_for(queue.lease)) end
+  if caller.asksAgain and not caller.fresh then
+    redis.call('PEXPIRE', answers_key(session), kept_for(queue.lease))
+  end
   if not caller.fresh then return end
-  local floor = math.max(caller.floor, caller.raised)
-  local answers = { floor = floor, highest = -1, from = floor }
+  local answers = answers_from('', math.max(caller.floor, caller.raised))
   for seq, answer in pairs(caller.answers) do
     if seq >= answers.floor then keep_packed(answers, seq, answer) end
   end
@@ -89,7 +82,7 @@ if queue.format > FORMAT then
   for index in ipairs(steps) do replies[index] = reply end
   return replies
 end
-for _, caller in pairs(callers) do read_answers(caller) end
+for session, caller in pairs(callers) do read_answers(session, caller) end
 if steps[1].verb ~= 'enqueue' then begin(queue, steps[1].verb == 'sweep') end
 local replies = {}
 for index, step in ipairs(steps) do
@@ -100,6 +93,7 @@ for _, each in pairs(queues.opened) do
   if each.ends[1] then moves.list_ends(each) end
   moves.tell(each)
   changes.save(each)
+  if each.mayTrim then trim(each.prefix, redis.call('LLEN', each.ended), each.rules.maxOutcomes) end
 end
 for session, caller in pairs(callers) do save_caller(queue, session, caller) end
 return replies

@@ -1,0 +1,124 @@
+/** Just enough of protocol buffers to see what a request asks for and what the server said to it. */
+
+/** A field of a message: its number, and what stands there. */
+type Field = readonly [number: number, value: number | Buffer]
+
+const VARINT = 0
+const FIXED64 = 1
+const BYTES = 2
+const FIXED32 = 5
+
+/** What a range request asks for. */
+export interface RangeAsked {
+  readonly key: string
+  /** Empty for a single key. */
+  readonly end: string
+  /** 0 for no limit. */
+  readonly limit: number
+  readonly isSorted: boolean
+  readonly countOnly: boolean
+  readonly keysOnly: boolean
+  readonly serializable: boolean
+}
+
+/** What a transaction asks for. Transactions within it are not followed. */
+export interface TxnAsked {
+  readonly compares: number
+  /** How many operations each branch has. */
+  readonly success: number
+  readonly failure: number
+  readonly ranges: readonly RangeAsked[]
+  /** The keys that either branch writes, with the sizes of what is written. */
+  readonly puts: readonly { readonly key: string; readonly bytes: number }[]
+  readonly deletes: readonly string[]
+}
+
+export interface TxnAnswered {
+  readonly succeeded: boolean
+  /** How many keys the ranges of the branch that ran have answered. */
+  readonly keys: number
+}
+
+export function rangeAsked(message: Buffer): RangeAsked {
+  const fields = fieldsOf(message)
+  return {
+    key: text(fields, 1),
+    end: text(fields, 2),
+    limit: integer(fields, 3),
+    isSorted: integer(fields, 5) !== 0,
+    serializable: integer(fields, 7) !== 0,
+    keysOnly: integer(fields, 8) !== 0,
+    countOnly: integer(fields, 9) !== 0,
+  }
+}
+
+/** How many keys an answer to a range request has. */
+export function keysAnswered(message: Buffer): number {
+  return nested(fieldsOf(message), 2).length
+}
+
+export function txnAsked(message: Buffer): TxnAsked {
+  const fields = fieldsOf(message)
+  const [success, failure] = [nested(fields, 2), nested(fields, 3)]
+  const operations = [...success, ...failure].map((each) => fieldsOf(each))
+  const asked = (number: number) => operations.flatMap((operation) => nested(operation, number))
+  return {
+    compares: nested(fields, 1).length,
+    success: success.length,
+    failure: failure.length,
+    ranges: asked(1).map(rangeAsked),
+    puts: asked(2).map((put) => {
+      const own = fieldsOf(put)
+      return { key: text(own, 1), bytes: nested(own, 2)[0]?.length ?? 0 }
+    }),
+    deletes: asked(3).map((each) => text(fieldsOf(each), 1)),
+  }
+}
+
+export function txnAnswered(message: Buffer): TxnAnswered {
+  const fields = fieldsOf(message)
+  const answers = nested(fields, 3).flatMap((response) => nested(fieldsOf(response), 1))
+  return { succeeded: integer(fields, 2) !== 0, keys: answers.reduce((sum, range) => sum + keysAnswered(range), 0) }
+}
+
+function fieldsOf(message: Buffer): Field[] {
+  const fields: Field[] = []
+  let at = 0
+  const varint = (): number => {
+    let value = 0
+    for (let factor = 1; ; factor *= 128) {
+      const byte = message[at++]
+      if (byte === undefined) throw new Error('a message ends in the middle of a number')
+      value += (byte & 0x7f) * factor
+      if (byte < 128) return value
+    }
+  }
+  const bytes = (length: number): Buffer => {
+    at += length
+    if (at > message.length) throw new Error('a message ends in the middle of a field')
+    return message.subarray(at - length, at)
+  }
+  while (at < message.length) {
+    const tag = varint()
+    const [number, type] = [Math.floor(tag / 8), tag % 8]
+    if (type === VARINT) fields.push([number, varint()])
+    else if (type === BYTES) fields.push([number, bytes(varint())])
+    else if (type === FIXED64) fields.push([number, bytes(8)])
+    else if (type === FIXED32) fields.push([number, bytes(4)])
+    else throw new Error(`no field of a message is of type ${type}`)
+  }
+  return fields
+}
+
+function nested(fields: readonly Field[], wanted: number): Buffer[] {
+  return fields.flatMap(([number, value]) => (number === wanted && typeof value !== 'number' ? [value] : []))
+}
+
+function text(fields: readonly Field[], number: number): string {
+  return nested(fields, number)[0]?.toString() ?? ''
+}
+
+function integer(fields: readonly Field[], wanted: number): number {
+  const value = fields.find(([number]) => number === wanted)?.[1]
+  return typeof value === 'number' ? value : 0
+}

@@ -38,6 +38,8 @@ export class EtcdGateway {
 
   /** Signs in; later requests are this user's. */
   async authenticate(name: string, password: string): Promise<void> {
+    // It would be asked about one that is over.
+    this.#token = undefined
     this.#token = (await this.call('auth/authenticate', { name, password })).token
   }
 

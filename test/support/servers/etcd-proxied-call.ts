@@ -13,7 +13,7 @@ export interface Call {
 }
 
 /** Both ends of a call. */
-interface Ends {
+export interface Ends {
   readonly stream: ServerHttp2Stream
   readonly headers: IncomingHttpHeaders
   readonly upstream: ClientHttp2Session
@@ -24,7 +24,7 @@ export type Reply =
   | { readonly code: 0; readonly message: Buffer }
   | { readonly code: number; readonly text: string; readonly message?: undefined }
 
-interface Answering {
+export interface Answering {
   /** Whether the server gets the call. If not, the answer is asked for at once. */
   readonly isSent: boolean
   /** Says what the client hears. */

@@ -1,7 +1,7 @@
 import { type ClientHttp2Session, connect, createServer, type ServerHttp2Session } from 'node:http2'
-import { type Call, passStream, passUnary, type Reply } from './etcd-proxied-call.js'
+import { type Answering, type Call, type Ends, passStream, passUnary, type Reply } from './etcd-proxied-call.js'
 import { reservePort } from './free-ports.js'
-import { type ReplyDrop, type ReplyDropOptions, ReplyDrops, type SentCommand } from './reply-drops.js'
+import { type ReplyDrop, type ReplyDropOptions, ReplyDrops } from './reply-drops.js'
 
 const HOST = '127.0.0.1'
 const STREAMS = ['Watch/Watch', 'Lease/LeaseKeepAlive', 'Maintenance/Snapshot']
@@ -34,7 +34,7 @@ type Loss =
   | 'silence'
 
 const LOSSES: readonly Loss[] = ['cut', 'refusal', 'silence']
-const UNAVAILABLE = { code: 14, message: 'etcdserver: request timed out' }
+const UNAVAILABLE: Reply = { code: 14, text: 'etcdserver: request timed out' }
 
 /** Says something else than the server. */
 interface Lie {
@@ -46,33 +46,7 @@ interface Lie {
   times: number
 }
 
-/** A proxy that knows the calls of etcd. */
-export interface EtcdProxy {
-  readonly port: number
-  readonly url: string
-  /** How many connections are open now. */
-  readonly connections: number
-  /** All calls seen since the start, or since `forget`. */
-  readonly calls: readonly SeenCall[]
-  /** How many of them there are, or of them that match. */
-  count(match?: CallFilter): number
-  forget(): void
-  /** How many messages the clients have sent in streams of a method: keepalives, watches asked for. */
-  messagesIn(method: string): number
-  /** Lets the server run a call and then loses its reply. */
-  dropReply(options?: ReplyDropOptions<SeenCall> & { readonly loss?: Loss }): ReplyDrop<SeenCall>
-  /** The next so many calls that match are answered so. */
-  lie(lie: {
-    readonly code: number
-    readonly message: string
-    readonly times?: number
-    readonly match?: CallFilter
-    readonly ran?: boolean
-  }): { readonly left: number; end(): void }
-  /** Resets all connections of clients. */
-  resetAll(): void
-  stop(): Promise<void>
-}
+interface LieOptions extends Partial<Pick<Lie, 'match' | 'ran' | 'times'>>, Pick<Lie, 'code' | 'message'> {}
 
 /** Matches calls by method. */
 export function ofMethod(...methods: readonly string[]): CallFilter {
@@ -89,115 +63,144 @@ export function ofMethod(...methods: readonly string[]): CallFilter {
  */
 export async function startEtcdProxy(targetPort: number): Promise<EtcdProxy> {
   const { port, release } = await reservePort()
-  const calls: SeenCall[] = []
-  const sessions = new Set<ServerHttp2Session>()
-  const drops = new Map(LOSSES.map((loss) => [loss, new ReplyDrops<SeenCall>()]))
-  const lies = new Set<Lie>()
-  const messages = new Map<string, number>()
-  let connections = 0
+  const proxy = new EtcdProxy(port, targetPort, release)
+  await proxy.listen()
+  return proxy
+}
 
-  const open = (call: Call): SeenCall => {
-    const seen = { ...call, at: performance.now(), reply: undefined, open: true }
-    calls.push(seen)
-    return seen
+/** A proxy that knows the calls of etcd. */
+export class EtcdProxy {
+  readonly port: number
+  readonly url: string
+  /** All calls seen since the start, or since `forget`. */
+  readonly calls: SeenCall[] = []
+  readonly #targetPort: number
+  readonly #release: () => Promise<void>
+  readonly #server = createServer()
+  readonly #sessions = new Set<ServerHttp2Session>()
+  readonly #drops: ReadonlyMap<Loss, ReplyDrops<SeenCall>> = new Map(LOSSES.map((loss) => [loss, new ReplyDrops()]))
+  readonly #lies = new Set<Lie>()
+  readonly #messages = new Map<string, number>()
+  #taken = 0
+
+  constructor(port: number, targetPort: number, release: () => Promise<void>) {
+    this.port = port
+    this.url = `http://${HOST}:${port}`
+    this.#targetPort = targetPort
+    this.#release = release
+    this.#server.on('session', (session) => this.#take(session))
+    this.#server.on('sessionError', () => {})
   }
-  const take = (session: ServerHttp2Session) => {
-    connections += 1
-    const connection = connections
-    sessions.add(session)
-    const upstream = connect(`http://${HOST}:${targetPort}`)
-    joinLives(session, upstream, () => sessions.delete(session))
-    session.on('stream', (stream, headers) => {
-      const method = String(headers[':path']).replace('/etcdserverpb.', '')
-      const end = { stream, headers, upstream }
-      if (STREAMS.includes(method)) {
-        const seen = open({ method, request: Buffer.alloc(0), connection })
-        passStream(end, {
-          onMessage: () => messages.set(method, (messages.get(method) ?? 0) + 1),
-          onClose: () => {
-            seen.open = false
-          },
-        })
-        return
-      }
-      passUnary(end, (request) => {
-        const seen = open({ method, request, connection })
-        return answering(seen, session)
-      })
+
+  listen(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject)
+      this.#server.listen(this.port, HOST, resolve)
     })
   }
 
-  /** What becomes of a call: whether the server has it, and what its client hears. */
-  const answering = (seen: SeenCall, session: ServerHttp2Session) => {
-    const sent = LOSSES.map((loss) => [loss, drops.get(loss)?.send(seen)] as const)
-    const lie = [...lies].find(({ match, times }) => times > 0 && match(seen))
+  /** How many connections are open now. */
+  get connections(): number {
+    return this.#sessions.size
+  }
+
+  /** How many calls there are, or of those that match. */
+  count(match: CallFilter = () => true): number {
+    return this.calls.filter(match).length
+  }
+
+  forget(): void {
+    this.calls.length = 0
+    this.#messages.clear()
+  }
+
+  /** How many messages the clients have sent in streams of a method: keepalives, watches asked for. */
+  messagesIn(method: string): number {
+    return this.#messages.get(method) ?? 0
+  }
+
+  /** Lets the server run a call and then loses its reply. */
+  dropReply(options: ReplyDropOptions<SeenCall> & { readonly loss?: Loss } = {}): ReplyDrop<SeenCall> {
+    const { loss = 'cut', ...more } = options
+    return (this.#drops.get(loss) as ReplyDrops<SeenCall>).add(more)
+  }
+
+  /** The next so many calls that match are answered so; the server does not get them unless `ran` says so. */
+  lie({ code, message, times = 1, match = () => true, ran = false }: LieOptions): {
+    readonly left: number
+    end(): void
+  } {
+    const lie: Lie = { code, message, times, match, ran }
+    this.#lies.add(lie)
+    return {
+      get left() {
+        return lie.times
+      },
+      end: () => void this.#lies.delete(lie),
+    }
+  }
+
+  /** Cuts all connections of clients. */
+  resetAll(): void {
+    for (const session of [...this.#sessions]) session.destroy()
+  }
+
+  async stop(): Promise<void> {
+    this.#server.close()
+    this.resetAll()
+    await this.#release()
+  }
+
+  #take(session: ServerHttp2Session): void {
+    this.#taken += 1
+    const connection = this.#taken
+    this.#sessions.add(session)
+    const upstream = connect(`http://${HOST}:${this.#targetPort}`)
+    joinLives(session, upstream, () => this.#sessions.delete(session))
+    session.on('stream', (stream, headers) => {
+      const method = String(headers[':path']).replace('/etcdserverpb.', '')
+      const ends = { stream, headers, upstream }
+      if (STREAMS.includes(method)) this.#follow(ends, method, connection)
+      else passUnary(ends, (request) => this.#answering(this.#see({ method, request, connection }), session))
+    })
+  }
+
+  #see(call: Call): SeenCall {
+    const seen = { ...call, at: performance.now(), reply: undefined, open: true }
+    this.calls.push(seen)
+    return seen
+  }
+
+  #follow(ends: Ends, method: string, connection: number): void {
+    const seen = this.#see({ method, request: Buffer.alloc(0), connection })
+    passStream(ends, {
+      onMessage: () => this.#messages.set(method, this.messagesIn(method) + 1),
+      onClose: () => {
+        seen.open = false
+      },
+    })
+  }
+
+  /** What becomes of a call: whether the server gets it, and what its client hears. */
+  #answering(seen: SeenCall, session: ServerHttp2Session): Answering {
+    const sent = [...this.#drops].map(([loss, drops]) => ({ loss, drops, command: drops.send(seen) }))
+    const lie = [...this.#lies].find(({ match, times }) => times > 0 && match(seen))
     if (lie !== undefined) lie.times -= 1
     return {
       isSent: lie?.ran !== false,
-      reply: (reply: Reply): Reply | 'silence' => {
-        seen.open = false
-        if (reply.code === 0) seen.reply = reply.message
-        const loss = lostBy(sent)
-        if (loss === 'cut') session.destroy()
-        if (loss === 'refusal') return { code: UNAVAILABLE.code, text: UNAVAILABLE.message }
-        if (loss !== undefined) return 'silence'
-        return lie === undefined ? reply : { code: lie.code, text: lie.message }
-      },
       gone: () => {
         seen.open = false
       },
+      reply: (reply) => {
+        seen.open = false
+        if (reply.code === 0) seen.reply = reply.message
+        const lost = sent.find(({ drops, command }) => drops.concerns(command))
+        if (lost === undefined) return lie === undefined ? reply : { code: lie.code, text: lie.message }
+        if (lost.loss === 'cut') session.destroy()
+        lost.drops.finish(lost.command)
+        return lost.loss === 'refusal' ? UNAVAILABLE : 'silence'
+      },
     }
-  }
-  const lostBy = (sent: readonly (readonly [Loss, SentCommand<SeenCall> | undefined])[]): Loss | undefined => {
-    for (const [loss, command] of sent) {
-      const own = drops.get(loss)
-      if (!own?.concerns(command)) continue
-      own.finish(command)
-      return loss
-    }
-    return undefined
-  }
-
-  const server = createServer()
-  server.on('session', take)
-  server.on('sessionError', () => {})
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(port, HOST, resolve)
-  })
-  const resetAll = () => {
-    for (const session of [...sessions]) session.destroy()
-  }
-  return {
-    port,
-    url: `http://${HOST}:${port}`,
-    get connections() {
-      return sessions.size
-    },
-    calls,
-    count: (match = () => true) => calls.filter(match).length,
-    forget: () => {
-      calls.length = 0
-      messages.clear()
-    },
-    messagesIn: (method) => messages.get(method) ?? 0,
-    dropReply: ({ loss = 'cut', ...options } = {}) => (drops.get(loss) as ReplyDrops<SeenCall>).add(options),
-    lie: ({ code, message, times = 1, match = () => true, ran = false }) => {
-      const lie: Lie = { code, message, times, match, ran }
-      lies.add(lie)
-      return {
-        get left() {
-          return lie.times
-        },
-        end: () => void lies.delete(lie),
-      }
-    },
-    resetAll,
-    stop: async () => {
-      server.close()
-      resetAll()
-      await release()
-    },
   }
 }
 

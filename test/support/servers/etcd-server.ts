@@ -190,7 +190,7 @@ export class EtcdServer {
 
 /** A member that wants to know who asks has got as far as to ask: it takes requests. */
 export function asksForUser(error: Error): boolean {
-  return error.message.includes('user name is empty')
+  return /user name is empty|invalid auth token/.test(error.message)
 }
 
 async function turnAuthOn(gateway: EtcdGateway): Promise<void> {

@@ -21,22 +21,29 @@ export interface RangeAsked {
   readonly serializable: boolean
 }
 
-/** What a transaction asks for. Transactions within it are not followed. */
+/** What a transaction asks for, with all that the transactions within it do. */
 export interface TxnAsked {
   readonly compares: number
-  /** How many operations each branch has. */
+  /** How many operations each branch has itself. */
   readonly success: number
   readonly failure: number
   readonly ranges: readonly RangeAsked[]
   /** The keys that either branch writes, with the sizes of what is written. */
-  readonly puts: readonly { readonly key: string; readonly bytes: number }[]
+  readonly puts: readonly PutAsked[]
   readonly deletes: readonly string[]
+  readonly within: readonly TxnAsked[]
+}
+
+interface PutAsked {
+  readonly key: string
+  readonly bytes: number
 }
 
 export interface TxnAnswered {
   readonly succeeded: boolean
-  /** How many keys the ranges of the branch that ran have answered. */
+  /** How many keys the ranges of the branches that ran have answered. */
   readonly keys: number
+  readonly within: readonly TxnAnswered[]
 }
 
 export function rangeAsked(message: Buffer): RangeAsked {
@@ -62,23 +69,33 @@ export function txnAsked(message: Buffer): TxnAsked {
   const [success, failure] = [nested(fields, 2), nested(fields, 3)]
   const operations = [...success, ...failure].map((each) => fieldsOf(each))
   const asked = (number: number) => operations.flatMap((operation) => nested(operation, number))
+  const within = asked(4).map(txnAsked)
   return {
     compares: nested(fields, 1).length,
     success: success.length,
     failure: failure.length,
-    ranges: asked(1).map(rangeAsked),
-    puts: asked(2).map((put) => {
-      const own = fieldsOf(put)
-      return { key: text(own, 1), bytes: nested(own, 2)[0]?.length ?? 0 }
-    }),
-    deletes: asked(3).map((each) => text(fieldsOf(each), 1)),
+    ranges: [...asked(1).map(rangeAsked), ...within.flatMap(({ ranges }) => ranges)],
+    puts: [...asked(2).map(putAsked), ...within.flatMap(({ puts }) => puts)],
+    deletes: [...asked(3).map((each) => text(fieldsOf(each), 1)), ...within.flatMap(({ deletes }) => deletes)],
+    within,
   }
 }
 
 export function txnAnswered(message: Buffer): TxnAnswered {
   const fields = fieldsOf(message)
-  const answers = nested(fields, 3).flatMap((response) => nested(fieldsOf(response), 1))
-  return { succeeded: integer(fields, 2) !== 0, keys: answers.reduce((sum, range) => sum + keysAnswered(range), 0) }
+  const answers = nested(fields, 3).map((response) => fieldsOf(response))
+  const ranges = answers.flatMap((answer) => nested(answer, 1)).map(keysAnswered)
+  const within = answers.flatMap((answer) => nested(answer, 4)).map(txnAnswered)
+  return {
+    succeeded: integer(fields, 2) !== 0,
+    keys: [...ranges, ...within.map(({ keys }) => keys)].reduce((sum, count) => sum + count, 0),
+    within,
+  }
+}
+
+function putAsked(message: Buffer): PutAsked {
+  const fields = fieldsOf(message)
+  return { key: text(fields, 1), bytes: nested(fields, 2)[0]?.length ?? 0 }
 }
 
 function fieldsOf(message: Buffer): Field[] {

@@ -31,7 +31,8 @@ export interface TxnAsked {
   /** The keys that either branch writes, with the sizes of what is written. */
   readonly puts: readonly PutAsked[]
   readonly deletes: readonly string[]
-  readonly within: readonly TxnAsked[]
+  /** The transactions in each branch. */
+  readonly within: { readonly success: readonly TxnAsked[]; readonly failure: readonly TxnAsked[] }
 }
 
 interface PutAsked {
@@ -69,14 +70,15 @@ export function txnAsked(message: Buffer): TxnAsked {
   const [success, failure] = [nested(fields, 2), nested(fields, 3)]
   const operations = [...success, ...failure].map((each) => fieldsOf(each))
   const asked = (number: number) => operations.flatMap((operation) => nested(operation, number))
-  const within = asked(4).map(txnAsked)
+  const within = { success: txnsAmong(success), failure: txnsAmong(failure) }
+  const inner = [...within.success, ...within.failure]
   return {
     compares: nested(fields, 1).length,
     success: success.length,
     failure: failure.length,
-    ranges: [...asked(1).map(rangeAsked), ...within.flatMap(({ ranges }) => ranges)],
-    puts: [...asked(2).map(putAsked), ...within.flatMap(({ puts }) => puts)],
-    deletes: [...asked(3).map((each) => text(fieldsOf(each), 1)), ...within.flatMap(({ deletes }) => deletes)],
+    ranges: [...asked(1).map(rangeAsked), ...inner.flatMap(({ ranges }) => ranges)],
+    puts: [...asked(2).map(putAsked), ...inner.flatMap(({ puts }) => puts)],
+    deletes: [...asked(3).map((each) => text(fieldsOf(each), 1)), ...inner.flatMap(({ deletes }) => deletes)],
     within,
   }
 }
@@ -91,6 +93,28 @@ export function txnAnswered(message: Buffer): TxnAnswered {
     keys: [...ranges, ...within.map(({ keys }) => keys)].reduce((sum, count) => sum + count, 0),
     within,
   }
+}
+
+/**
+ * Whether a transaction has done nothing of what it was for because another was faster: its conditions did not hold, and
+ * neither did those of any alternative within it.
+ */
+export function isLost(asked: TxnAsked, answered: TxnAnswered): boolean {
+  const { success, failure } = asked.within
+  const inner = (answered.succeeded ? success : failure)
+    .map((each, index) => [each, answered.within[index] as TxnAnswered] as const)
+    .filter(([each]) => isConditional(each))
+  const lost = inner.filter(([each, answer]) => isLost(each, answer))
+  if (asked.compares > 0 && !answered.succeeded) return lost.length === inner.length
+  return lost.length > 0
+}
+
+function isConditional({ compares, within }: TxnAsked): boolean {
+  return compares > 0 || [...within.success, ...within.failure].some(isConditional)
+}
+
+function txnsAmong(operations: readonly Buffer[]): TxnAsked[] {
+  return operations.flatMap((operation) => nested(fieldsOf(operation), 4)).map(txnAsked)
 }
 
 function putAsked(message: Buffer): PutAsked {

@@ -100,7 +100,10 @@ describe('a priority queue', () => {
       const proxy = await rig.use(startEtcdProxy(server.port))
       const queue = rig.queue(rig.backend(proxy.url))
       await expect(queue.enqueue('a', { priority })).rejects.toBeInstanceOf(InvalidOptionError)
-      await expect(queue.enqueue('a', { priority })).rejects.toMatchObject({ field: 'priority', value: priority })
+      await expect(queue.enqueue('a', { priority })).rejects.toMatchObject({
+        field: 'enqueue.priority',
+        value: priority,
+      })
       expect(proxy.count()).toBe(0)
     },
   )

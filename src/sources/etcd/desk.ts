@@ -1,0 +1,200 @@
+/**
+ * What all that an opened queue does shares: its session, the claims that it holds, and what it knows of the queue.
+ */
+import { randomBytes } from 'node:crypto'
+import type { EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
+import { Change } from './change.js'
+import { decodeEntry, type Entry } from './entry.js'
+import { arrivalText, COUNT_DIGITS, fixed, INSTANT_DIGITS, type Keys, keysOf } from './keys.js'
+import { type Holder, Leases, type LeaseNews } from './leases.js'
+import { OutcomeCount } from './outcome-count.js'
+import { decodeMeta, type Meta, NO_META } from './meta.js'
+import { decode } from './record.js'
+import { OwnSession } from './session.js'
+import type { SessionRecord } from './session-record.js'
+import { get, head, only } from './txn.js'
+
+const READ_DEADLINE_MS = 2_000
+
+/** A claim that this session holds. */
+export interface Held {
+  readonly id: string
+  readonly token: string
+  readonly page: number
+  readonly index: number
+  readonly entry: Entry
+  /** Where it was claimed, without the name of the queue. */
+  readonly place: string
+  readonly taken: boolean
+  readonly consumer: string
+  holder: Holder
+  /** By our own monotonic clock the claim lapses then. */
+  until: number
+}
+
+/** A ready message that may be claimed. */
+export interface Candidate {
+  readonly key: string
+  readonly mod: number
+  readonly entry: Entry
+}
+
+/** The first ready messages, and when something is due, as the store was at a revision. */
+export interface Head {
+  readonly revision: number
+  readonly candidates: readonly Candidate[]
+  /** There is nothing ready besides. */
+  readonly complete: boolean
+  /** When the next delayed message is due, or the next time to live ends; 0 for never. */
+  readonly dueAt: number
+}
+
+/** Where arrivals stand. */
+export interface Arrivals {
+  readonly turn: number
+  readonly mod: number
+}
+
+export interface StoredArrivals {
+  readonly n: number
+  /** Something became ready. */
+  readonly r?: number
+  /** The nearest instant at which something that arrived is due. */
+  readonly d?: number
+}
+
+export interface DeskHost {
+  readonly client: () => EtcdClient
+  onTrouble(error: Error): void
+  onLease(news: LeaseNews): void
+  /** Something is to be done by then: see to it. */
+  onClaims(): void
+}
+
+export class Desk {
+  readonly session: OwnSession
+  readonly leases: Leases
+  readonly claims = new Map<string, Held>()
+  readonly outcomes = new OutcomeCount()
+  meta: Meta = NO_META
+  arrivals: Arrivals = { turn: 0, mod: 0 }
+  head: Head | undefined
+  /** Other queues of the same backend that messages were carried to. */
+  readonly visited = new Map<string, Desk>()
+  /** How many messages and bytes the queue holds at most, as long as arrivals stand where they stood. */
+  bound: { readonly mod: number; readonly length: number; readonly bytes: number } | undefined
+  /** Claims that found nothing left of what they had seen. */
+  lostClaims = 0
+  #names = 0
+
+  constructor(
+    readonly queue: string,
+    readonly keys: Keys,
+    readonly host: DeskHost,
+  ) {
+    const name = randomBytes(6).toString('hex')
+    this.session = new OwnSession(name, { client: host.client, keys, onTrouble: (error) => host.onTrouble(error) })
+    this.leases = new Leases(host.client, keys, (news) => {
+      if (news === 'expired') this.onLeaseGone()
+      host.onLease(news)
+    })
+  }
+
+  /** A change of our own, on a draft of our record. */
+  change(draft: SessionRecord): Change {
+    return new Change(this.keys, this.meta, draft, this.session.name, fixed(draft.turn, COUNT_DIGITS))
+  }
+
+  /** A change of what another session has left, on a draft of its record. */
+  changeOf(session: string, draft: SessionRecord): Change {
+    this.#names += 1
+    const name = `${fixed(draft.turn, COUNT_DIGITS)}${this.session.name}${this.#names.toString(36)}`
+    return new Change(this.keys, this.meta, draft, session, name)
+  }
+
+  /** Reads in one step, and repeats nothing. */
+  read(...ops: Op[]): Promise<TxnReply> {
+    return this.host.client().txn({ compare: [], then: ops, otherwise: [] }, READ_DEADLINE_MS)
+  }
+
+  noteMeta(stored: KeyValue | undefined): void {
+    const meta = decodeMeta(stored)
+    if (meta.mod >= this.meta.mod) this.meta = meta
+  }
+
+  noteArrivals(stored: KeyValue | undefined): void {
+    const mod = stored?.mod ?? 0
+    if (mod < this.arrivals.mod) return
+    const turn = stored === undefined ? 0 : decode<StoredArrivals>(stored.value, 'the arrivals of the queue').n
+    this.arrivals = { turn, mod }
+  }
+
+  /** What {@link noteHead} takes. */
+  headOps(limit: number): Op[] {
+    const { keys } = this
+    return [head(keys.ready, limit), head(keys.delayed, 1), head(keys.expiring, 1)]
+  }
+
+  noteHead([ready, delayed, expiring]: readonly Result[], revision: number): Head {
+    const candidates = (ready?.kvs ?? []).map(({ key, mod, value }) => ({ key, mod, entry: decodeEntry(value) }))
+    const dues = [instantIn(this.keys.delayed, only(delayed)), instantIn(this.keys.expiring, only(expiring))]
+    const dueAt = Math.min(...dues.filter((at) => at > 0))
+    this.head = {
+      revision,
+      candidates,
+      complete: ready?.more === false,
+      dueAt: Number.isFinite(dueAt) ? dueAt : 0,
+    }
+    return this.head
+  }
+
+  async readHead(limit: number): Promise<Head> {
+    const { results, revision } = await this.read(get(this.keys.meta), ...this.headOps(limit))
+    this.noteMeta(only(results[0]))
+    return this.noteHead(results.slice(1), revision)
+  }
+
+  /** When the first of our claims lapses, by our monotonic clock. */
+  get lapsesAt(): number {
+    let at = Number.POSITIVE_INFINITY
+    for (const { until } of this.claims.values()) if (until < at) at = until
+    return at
+  }
+
+  /** The claim of a token, if it is live. */
+  live(id: string, token: string): Held | undefined {
+    const held = this.claims.get(token)
+    if (held === undefined || held.id !== id || held.until <= performance.now() || !held.holder.isLive) return undefined
+    return this.session.record.isLive(held.page, held.index) ? held : undefined
+  }
+
+  /** Forgets claims that the record says are not ours any more. */
+  prune(): void {
+    for (const [token, { page, index }] of this.claims) {
+      if (!this.session.record.isLive(page, index)) this.claims.delete(token)
+    }
+  }
+
+  onLeaseGone(): void {
+    for (const held of this.claims.values()) if (!held.holder.isLive) held.until = Math.min(held.until, performance.now())
+    this.host.onClaims()
+  }
+
+  /** Our desk at another queue, with a session of its own there. */
+  visit(queue: string): Desk {
+    const known = this.visited.get(queue)
+    if (known) return known
+    const desk = new Desk(queue, keysOf(queue), this.host)
+    this.visited.set(queue, desk)
+    return desk
+  }
+
+  /** Where something stands that arrives with the next transaction. */
+  arrival(index: number): string {
+    return arrivalText({ turn: this.arrivals.turn + 1, index })
+  }
+}
+
+function instantIn(prefix: string, stored: KeyValue | undefined): number {
+  return stored === undefined ? 0 : Number.parseInt(stored.key.slice(prefix.length, prefix.length + INSTANT_DIGITS), 16)
+}

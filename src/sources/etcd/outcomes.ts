@@ -1,0 +1,121 @@
+/**
+ * How messages ended, as long as that is kept. The ids that ended in one transaction are one page, so keeping them costs a
+ * write for all; a page that is too old, or too much, goes with what is stored under its ids.
+ */
+import type { KeyValue, Op, TxnReply } from './client.js'
+import type { Desk } from './desk.js'
+import { endOf } from './keys.js'
+import { decode, encode } from './record.js'
+import { SessionRecord, sumOf } from './session-record.js'
+import { modIs, packed, put, range, remove } from './txn.js'
+
+/** How many ids one transaction forgets. */
+const STEP = 90
+/** How many pages of a session are read at a time. */
+const PAGES = 100
+/** How many sessions are looked at. */
+const SESSIONS = 256
+/** How many of our own ends may pass before others' are counted again. */
+const UNCOUNTED = 200
+
+export interface Ended {
+  readonly at: number
+  readonly ids: readonly string[]
+}
+
+interface EndPage extends Ended {
+  readonly key: string
+  readonly mod: number
+}
+
+/** Forgets what is past its retention. Answers the ids that are free again. */
+export async function forgetOutlived(desk: Desk): Promise<Set<string>> {
+  const forgotten = new Set<string>()
+  const until = Date.now() - desk.meta.settings.retention.outcomesMs
+  for (const oldest of await oldestPages(desk)) {
+    if (oldest.at > until) continue
+    for (const page of await pagesFrom(desk, oldest)) {
+      if (page.at > until) break
+      for (const id of await forget(desk, page, page.ids.length)) forgotten.add(id)
+    }
+  }
+  return forgotten
+}
+
+/** Forgets the oldest outcomes where there are more than are to be kept. */
+export async function trimOutcomes(desk: Desk): Promise<void> {
+  const { maxOutcomes } = desk.meta.settings.retention
+  const count = desk.outcomes
+  if (count.known === undefined || count.since >= UNCOUNTED) await recount(desk)
+  while ((count.known ?? 0) > maxOutcomes) {
+    const pages = (await oldestPages(desk)).toSorted((one, other) => one.at - other.at)
+    const oldest = pages[0]
+    if (oldest === undefined) return
+    const nextAt = pages[1]?.at ?? Number.POSITIVE_INFINITY
+    for (const page of await pagesFrom(desk, oldest)) {
+      const excess = (count.known ?? 0) - maxOutcomes
+      if (excess <= 0 || page.at > nextAt) break
+      const forgotten = await forget(desk, page, Math.min(excess, page.ids.length))
+      if (forgotten.length === 0) await recount(desk)
+    }
+  }
+}
+
+async function recount(desk: Desk): Promise<void> {
+  const { keys } = desk
+  const { results } = await desk.read(range(keys.sessions, endOf(keys.sessions)))
+  const sum = sumOf((results[0]?.kvs ?? []).map(({ value }) => SessionRecord.decode(value)))
+  desk.outcomes.known = sum.outcomes
+  desk.outcomes.since = 0
+}
+
+/** The oldest page of each session. */
+async function oldestPages(desk: Desk): Promise<EndPage[]> {
+  const { ends } = desk.keys
+  const pages: EndPage[] = []
+  let from = ends
+  while (pages.length < SESSIONS) {
+    const [page] = pagesIn(await desk.read(range(from, endOf(ends), 1)))
+    if (page === undefined) break
+    pages.push(page)
+    from = afterSession(page.key)
+  }
+  return pages
+}
+
+async function pagesFrom(desk: Desk, { key }: EndPage): Promise<EndPage[]> {
+  return pagesIn(await desk.read(range(key, afterSession(key), PAGES)))
+}
+
+function afterSession(key: string): string {
+  return `${key.slice(0, key.lastIndexOf('/'))}0`
+}
+
+function pagesIn({ results }: TxnReply): EndPage[] {
+  return (results[0]?.kvs ?? []).map((stored: KeyValue) => ({
+    ...decode<Ended>(stored.value, 'a page of outcomes'),
+    key: stored.key,
+    mod: stored.mod,
+  }))
+}
+
+/** Forgets the first ids of a page, unless another has. */
+async function forget(desk: Desk, page: EndPage, count: number): Promise<readonly string[]> {
+  const ids = page.ids.slice(0, Math.min(count, STEP))
+  const rest: Ended = { at: page.at, ids: page.ids.slice(ids.length) }
+  for (;;) {
+    const draft = desk.session.record.draft('itself')
+    draft.count('outcomes', -ids.length)
+    const ops: Op[] = ids.map((id) => remove(`${desk.keys.messages}${id}`))
+    ops.push(rest.ids.length === 0 ? remove(page.key) : put(page.key, encode(rest)), desk.session.putOf(draft))
+    const outcome = await desk.session.commit({ compare: [modIs(page.key, page.mod)], then: packed(ops, 40), otherwise: [] })
+    if (outcome.kind === 'lost') return []
+    if (outcome.kind === 'changed') {
+      desk.prune()
+      continue
+    }
+    if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
+    desk.outcomes.forgot(ids.length)
+    return ids
+  }
+}

@@ -1,0 +1,128 @@
+/**
+ * The session of an opened queue: one transaction at a time, each of which writes the session's record and compares that
+ * nobody has since.
+ *
+ * So a transaction that is sent again because its answer was lost, by whomever, does nothing the second time, and can tell
+ * from the record that it was carried out. As long as that is not known nothing else is sent.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { BackendUnavailableError, ClosedError } from '../../errors.js'
+import type { Compare, EtcdClient, KeyValue, Op, Result } from './client.js'
+import type { Keys } from './keys.js'
+import { SessionRecord } from './session-record.js'
+import { get, modIs, only, put } from './txn.js'
+
+const FIRST_DEADLINE_MS = 1_000
+const LONGEST_DEADLINE_MS = 8_000
+const FIRST_BACKOFF_MS = 20
+const LONGEST_BACKOFF_MS = 1_000
+
+/** A change of the queue. */
+export interface Plan {
+  /** What has to hold besides that the session is as we know it. */
+  readonly compare: readonly Compare[]
+  /** Has to put the session's record, once, on every path. */
+  readonly then: readonly Op[]
+  /** What is read where something else does not hold. */
+  readonly otherwise: readonly Op[]
+}
+
+export type Committed =
+  /** `revision` is that of the change. */
+  | { readonly kind: 'done'; readonly results: readonly Result[]; readonly revision: number }
+  /** It was done before, by a request whose answer was lost. `record` is what it has put. */
+  | { readonly kind: 'repeated'; readonly record: SessionRecord }
+  /** Nothing was done: something else did not hold. The answers to what was read. */
+  | { readonly kind: 'lost'; readonly results: readonly Result[]; readonly revision: number }
+  /** Nothing was done: another has changed the session's record, which was read again. */
+  | { readonly kind: 'changed' }
+
+export interface SessionHost {
+  readonly client: () => EtcdClient
+  readonly keys: Keys
+  /** A transaction is not answered; it goes on being asked for. */
+  onTrouble(error: Error): void
+}
+
+export class OwnSession {
+  readonly key: string
+  record = SessionRecord.empty()
+  /** The revision that has put it; 0 while it is not stored. */
+  mod = 0
+  closed = false
+  /** Transactions that found something changed by others, and had to be made again. */
+  lost = 0
+  readonly #host: SessionHost
+  readonly #closing = new AbortController()
+
+  constructor(
+    readonly name: string,
+    host: SessionHost,
+  ) {
+    this.#host = host
+    this.key = `${host.keys.sessions}${name}`
+  }
+
+  putOf(draft: SessionRecord): Op {
+    return put(this.key, draft.encode())
+  }
+
+  /** Takes over what was put. */
+  adopt(record: SessionRecord, revision: number): void {
+    this.record = record
+    this.mod = revision
+  }
+
+  /** Stops asking for what is not answered. */
+  close(): void {
+    this.closed = true
+    this.#closing.abort()
+  }
+
+  async commit(plan: Plan): Promise<Committed> {
+    const txn = {
+      compare: [modIs(this.key, this.mod), ...plan.compare],
+      then: plan.then,
+      otherwise: [get(this.key), ...plan.otherwise],
+    }
+    for (let attempt = 0; ; attempt += 1) {
+      if (this.closed) throw new ClosedError('the queue')
+      try {
+        const deadlineMs = Math.min(FIRST_DEADLINE_MS * 2 ** attempt, LONGEST_DEADLINE_MS)
+        const reply = await this.#host.client().txn(txn, deadlineMs)
+        if (reply.succeeded) return { kind: 'done', results: reply.results, revision: reply.revision }
+        const [stored, ...results] = reply.results
+        return this.#failed(only(stored), results, reply.revision)
+      } catch (error) {
+        if (!(error instanceof BackendUnavailableError)) throw error
+        this.#host.onTrouble(error)
+        await this.#pause(attempt)
+      }
+    }
+  }
+
+  #failed(stored: KeyValue | undefined, results: readonly Result[], revision: number): Committed {
+    const mod = stored?.mod ?? 0
+    if (mod === this.mod) {
+      this.lost += 1
+      return { kind: 'lost', results, revision }
+    }
+    if (stored === undefined) {
+      // Another has counted it in with the base, after a long silence.
+      this.adopt(SessionRecord.empty(this.record.turn), 0)
+      return { kind: 'changed' }
+    }
+    const record = SessionRecord.decode(stored.value)
+    if (record.turn === this.record.turn + 1) {
+      this.adopt(record, mod)
+      return { kind: 'repeated', record }
+    }
+    this.adopt(record, mod)
+    return { kind: 'changed' }
+  }
+
+  async #pause(attempt: number): Promise<void> {
+    const fullMs = Math.min(FIRST_BACKOFF_MS * 2 ** attempt, LONGEST_BACKOFF_MS)
+    await sleep(fullMs * (0.5 + Math.random() / 2), undefined, { signal: this.#closing.signal, ref: false }).catch(() => {})
+  }
+}

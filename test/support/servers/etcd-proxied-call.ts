@@ -110,7 +110,9 @@ function replyOf(status: IncomingHttpHeaders, body: Buffer): Reply {
 function respond(stream: ServerHttp2Stream, reply: Reply): void {
   const head = { ':status': 200, 'content-type': 'application/grpc' }
   if (reply.message === undefined) {
-    const failure = { 'grpc-status': String(reply.code), 'grpc-message': encodeURIComponent(reply.text) }
+    // As servers do: clients need not understand more.
+    const text = reply.text.replaceAll(/[^ -$&-~]/g, encodeURIComponent)
+    const failure = { 'grpc-status': String(reply.code), 'grpc-message': text }
     return stream.respond({ ...head, ...failure }, { endStream: true })
   }
   stream.respond(head, { waitForTrailers: true })

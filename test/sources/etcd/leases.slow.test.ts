@@ -52,7 +52,7 @@ describe.concurrent('a lease', () => {
   it('is granted with the first claim, one for all of a consumer, and revoked when it closes', async ({
     onTestFinished,
   }) => {
-    const { server, proxy, queue, other } = await ground(onTestFinished)
+    const { server, proxy, queue, other } = await ground(onTestFinished, 20_000)
     await queue.enqueueAll(entries('a', 'b', 'c', 'd'))
     expect(await queue.tryReceive()).toMatchObject({ id: 'a' })
     await queue.stats()
@@ -60,7 +60,7 @@ describe.concurrent('a lease', () => {
     expect(proxy.count(isGrant)).toBe(1)
     const leases = await server.gateway.leases()
     expect(leases).toHaveLength(1)
-    expect((await server.gateway.lease(leases[0] as string)).grantedS).toBe(2)
+    expect((await server.gateway.lease(leases[0] as string)).grantedS).toBe(20)
     expect((await server.gateway.lease(leases[0] as string)).keys.length).toBeGreaterThan(0)
     const waiting = [1, 2, 3, 4].map(() => other.receive({ timeoutMs: 5_000 }))
     const tookMs = await timed(async () => {
@@ -113,13 +113,17 @@ describe.concurrent('a lease', () => {
     const source = queue.source({ maxLeaseMs: 3_000, credit: 2 })
     const events = eventsOf(source)
     const whys: unknown[] = []
-    source.subscribe((delivery) => {
+    let begun = 0
+    const begin = (delivery: Delivery<string>) => {
+      begun += 1
       if (delivery.id === 'fine') {
         const proof = setInterval(() => delivery.progress(), 500)
         onTestFinished(() => clearInterval(proof))
       }
       delivery.signal.addEventListener('abort', () => whys.push([delivery.id, delivery.signal.reason.why]))
-    })
+    }
+    source.subscribe({ next: begin, error: () => {} })
+    await until('both are held', () => begun === 2)
     const moved = await other.receive({ timeoutMs: 3_000 + 2 * LEASE_MS + SLACK_MS })
     expect(moved).toMatchObject({ id: 'stuck', attempt: 2 })
     expect(await moved?.ack()).toBe('settled')
@@ -134,7 +138,7 @@ describe.concurrent('a lease', () => {
     await queue.enqueueAll(entries('a', 'b'))
     const long = queue.source({ leaseMs: 60_000 })
     const gotten = gate<Delivery<string>>()
-    long.subscribe((delivery) => gotten.open(delivery))
+    long.subscribe({ next: (delivery) => gotten.open(delivery), error: () => {} })
     const a = await gotten.promise
     const b = await held(queue)
     const granted = await Promise.all(
@@ -157,7 +161,7 @@ describe.concurrent('a lease that is revoked by somebody', () => {
     const source = queue.source({ credit: 5 })
     const events = eventsOf(source)
     const deliveries: Delivery<string>[] = []
-    source.subscribe((delivery) => void deliveries.push(delivery))
+    source.subscribe({ next: (delivery) => void deliveries.push(delivery), error: () => {} })
     await until('both are held', () => deliveries.length === 2)
     const [first] = await server.gateway.leases()
     await other.pause()

@@ -185,10 +185,11 @@ describe('a work queue', () => {
     const source = queue.source()
     const events = eventsOf(source)
     const reasons: unknown[] = []
-    source.subscribe((delivery) => {
+    const begin = (delivery: Delivery<string>) => {
       delivery.signal.addEventListener('abort', () => reasons.push(delivery.signal.reason.why))
       if (delivery.attempt === 2) void delivery.ack()
-    })
+    }
+    source.subscribe({ next: begin, error: () => {} })
     await until(
       'it is claimed',
       async () => (await own.gateway.leases()).length > 0 && events.some(({ type }) => type === 'delivered'),

@@ -1,4 +1,5 @@
 /** Calls of the etcd backend, beside one transaction per message and beside what the server can do at most. */
+import { contentionScenarios } from './etcd/contention.js'
 import { latencyScenarios } from './etcd/latency.js'
 import { millrace } from './etcd/millrace.js'
 import { recipe } from './etcd/recipe.js'
@@ -18,6 +19,7 @@ const scenarios = [
   ...enqueueScenarios(server, products),
   ...claimScenarios(server, products),
   ...latencyScenarios(server, products),
+  ...contentionScenarios(server, products),
 ]
 // `npm run bench -- etcd claim: n = 100` runs the scenarios that have these words in their titles.
 const words = process.argv.slice(2)

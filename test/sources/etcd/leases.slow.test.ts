@@ -335,6 +335,20 @@ describe.concurrent('what is done to records by hand', () => {
     await expectStats(other, { ackedTotal: 2, claimed: 0, ready: 0 })
   })
 
+  it('B6, N76 a claim whose message is purged is renewed no more, and nothing is thrown', async ({
+    onTestFinished,
+  }) => {
+    const { queue, other } = await ground(onTestFinished)
+    await queue.enqueueAll(entries('gone', 'stays'))
+    const [gone, stays] = [await held(queue), await held(queue)]
+    expect(await other.cancel('gone')).toBe('cancelling')
+    expect(await other.purge({ state: 'claimed' })).toBe(2)
+    expect(await gone.extend(60_000)).toBe('stale')
+    await until('both are told', () => gone.signal.aborted && stays.signal.aborted, 6_000)
+    expect([await gone.ack(), await stays.requeue()]).toEqual(['stale', 'stale'])
+    await expectStats(other, { claimed: 0, ready: 0, enqueuedTotal: 2 })
+  })
+
   it('E23 the deletion of a marker wakes a consumer that waits, without a poll', async ({ onTestFinished }) => {
     const { rig, server, queue } = await ground(onTestFinished, 60_000)
     await queue.enqueueAll(entries('a'))

@@ -106,7 +106,7 @@ describe('a batch', () => {
     expect(proxy.count()).toBe(0)
   })
 
-  it('N30 with a duplicate in it puts in the rest', async () => {
+  it('E3, N29 with a duplicate in it puts in the rest', async () => {
     const queue = proxied()
     await queue.enqueue('one', { id: 'm00001' })
     const states = (await queue.enqueueAll(entries(3))).map(({ status }) => status)

@@ -124,7 +124,7 @@ describe.concurrent('a network under load', () => {
 })
 
 describe.concurrent('a network that swallows everything for 6 s', () => {
-  it('N80, A10, C1, N81 costs no claim with a longer lease, and with a shorter one all that is held is lost and told', async ({
+  it('N80, A10, C1, C3, N81 costs no claim with a longer lease, and with a shorter one all that is held is lost and told', async ({
     onTestFinished,
   }) => {
     const rig = rigOf(onTestFinished)

@@ -179,6 +179,26 @@ describe.concurrent('a server that was down for longer than a lease', () => {
   })
 })
 
+describe.concurrent('a queue that is paused', () => {
+  it('N69 stays so over a restart of the server, for who waits and who comes', async ({ onTestFinished }) => {
+    const rig = rigOf(onTestFinished)
+    const server = await rig.use(startEtcd())
+    const queue = rig.queue(rig.backend(server.url))
+    const waiting = followed(queue)
+    await queue.pause()
+    await server.restart()
+    const other = rig.queue(rig.backend(server.url), {}, queue.name)
+    await other.enqueue('a', { id: 'a' })
+    expect(await other.tryReceive()).toBe(undefined)
+    expect(await other.stats()).toMatchObject({ paused: true, ready: 1 })
+    await pause(1_500)
+    expect(waiting.seen).toEqual([])
+    await other.resume()
+    await until('it has come', () => waiting.seen.length === 1)
+    await waiting.stop()
+  })
+})
+
 describe.concurrent('a server that has no space', () => {
   it('E21 says so by a typed error, waiters stay, nothing is lost, and all goes on when there is some', async ({
     onTestFinished,

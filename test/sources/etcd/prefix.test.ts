@@ -117,7 +117,7 @@ describe('a client of the caller', () => {
     expect(await client.get('mine').string()).toBe('1')
   })
 
-  it('may have a deadline by default, which ends none of our streams', async () => {
+  it('C7 may have a deadline by default, which ends none of our streams', async () => {
     const client = new Etcd3({ hosts: server.url, defaultCallOptions: () => ({ deadline: Date.now() + 300 }) })
     onTestFinished(() => client.close())
     const queue = rig.queue(etcdBackend(client), { leaseMs: 2_000 })

@@ -9,6 +9,8 @@ import { gate } from './wait.js'
 export interface Life {
   readonly queue: Queue<string>
   readonly other: Queue<string>
+  /** Whether fences count up by one, so that they are the same each time; otherwise they only rise. */
+  readonly countsFences: boolean
   /** How many calls have been sent, of those whose replies can be lost. */
   calls(): number
   /** Loses the reply to the nth of those that come from now on. */
@@ -72,7 +74,17 @@ async function next(queue: Queue<string>): Promise<Delivery<string>> {
   return delivery
 }
 
-const shown = ({ id, attempt, deliveryCount, fence }: Delivery<string>) => [id, attempt, deliveryCount, fence]
+type Shown = (delivery: Delivery<string>) => readonly unknown[]
+
+/** What is compared of deliveries, in the order in which they came. */
+function showing({ countsFences }: Life): Shown {
+  const last = new Map<string, number>()
+  return ({ id, attempt, deliveryCount, fence }) => {
+    const rises = fence > (last.get(id) ?? 0)
+    last.set(id, fence)
+    return [id, attempt, deliveryCount, countsFences ? fence : rises]
+  }
+}
 
 async function entering({ queue }: Life) {
   return [
@@ -95,7 +107,9 @@ async function entering({ queue }: Life) {
   ]
 }
 
-async function settling({ queue, other }: Life) {
+async function settling(life: Life) {
+  const { queue, other } = life
+  const shown = showing(life)
   const answers: unknown[] = [await queue.enqueueAll(['a', 'b', 'c', 'd', 'e'].map(entry))]
   const a = await next(queue)
   answers.push(shown(a), await a.extend(60_000), await a.ack({ sum: 1 }), await a.ack())
@@ -118,7 +132,9 @@ async function settling({ queue, other }: Life) {
   return answers
 }
 
-async function burying({ queue }: Life) {
+async function burying(life: Life) {
+  const { queue } = life
+  const shown = showing(life)
   const answers: unknown[] = [await queue.enqueueAll(['a', 'b', 'c', 'd'].map(entry))]
   for (const reason of ['bad', 'worse', 'worst']) {
     const delivery = await next(queue)
@@ -159,7 +175,9 @@ async function flowing({ queue, other }: Life) {
 }
 
 /** A source is stopped in mid-work: what it held goes back. */
-async function stopping({ queue }: Life) {
+async function stopping(life: Life) {
+  const { queue } = life
+  const shown = showing(life)
   const enqueued = await queue.enqueueAll(['a', 'b', 'c', 'd', 'e', 'f'].map(entry))
   const working = gate()
   const cancel = new AbortController()

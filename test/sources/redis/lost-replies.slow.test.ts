@@ -33,6 +33,7 @@ async function freshLife(): Promise<Life & { readonly proxy: RedisProxy; readonl
     hashTag,
     queue: rig.queue(backend, {}, 'q'),
     other: rig.queue(backend, {}, 'other'),
+    countsFences: true,
     calls: () => proxy.count(isScript),
     lose: (nth) => proxy.dropReply({ nth, match: isScript }),
     stop: () => proxy.stop(),

@@ -63,7 +63,7 @@ async function changeMeta(desk: Desk, change: (meta: Meta) => Meta): Promise<Sha
 /** Makes a change until nothing of what it rests on has changed meanwhile. `plan` answers undefined where nothing is to be done. */
 async function until<R>(desk: Desk, plan: () => Promise<Step<R> | { readonly result: R }>): Promise<R> {
   for (let losses = 0; losses < MAX_LOSSES; losses += 1) {
-    const step = await plan()
+    const step = await patiently(desk, plan)
     if (!('draft' in step)) return step.result
     const ops = [...step.change.finished(), desk.session.putOf(step.draft)]
     const outcome = await desk.session.commit({ compare: step.compare, then: packed(ops, 20), otherwise: [] })
@@ -78,6 +78,19 @@ async function until<R>(desk: Desk, plan: () => Promise<Step<R> | { readonly res
     if (losses > 1) await sleep(Math.random() * Math.min(losses, 10))
   }
   throw new BackendUnavailableError(`others have changed the same ${MAX_LOSSES} times`)
+}
+
+/** What has been done of a request must not be forgotten because a read after it fails: that is read again. */
+async function patiently<T>(desk: Desk, read: () => Promise<T>): Promise<T> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await read()
+    } catch (error) {
+      if (!(error instanceof BackendUnavailableError) || desk.session.closed) throw error
+      desk.host.onTrouble(error)
+      await sleep(Math.min(20 * 2 ** attempt, 1_000) * (0.5 + Math.random() / 2))
+    }
+  }
 }
 
 interface Step<R> {

@@ -10,6 +10,7 @@ import type { Meta } from './meta.js'
 import { rankOf } from './rank.js'
 import { encode } from './record.js'
 import type { SessionRecord } from './session-record.js'
+import { now } from './time.js'
 import { put, remove, removeRange } from './txn.js'
 
 /** What waiters hear of. */
@@ -43,7 +44,7 @@ export class Change {
   readonly outcomes: string[] = []
   readonly #endedElsewise: string[] = []
   readonly #cancels: string[] = []
-  readonly now = Date.now()
+  readonly now = now()
   #ready = false
   #dueAt = 0
   #deaths = 0
@@ -185,12 +186,16 @@ export class Change {
     return Object.keys(news).length === 0 ? undefined : news
   }
 
+  /** The key of the page of outcomes. */
+  get endsKey(): string {
+    return `${this.keys.ends}${this.session}/${this.name}`
+  }
+
   /** All operations, with those that tell what has happened. */
   finished(): Op[] {
     const ops = [...this.ops]
     if (this.outcomes.length > 0) {
-      const key = `${this.keys.ends}${this.session}/${this.name}`
-      ops.push(put(key, encode({ at: this.now, ids: this.outcomes })))
+      ops.push(put(this.endsKey, encode({ at: this.now, ids: this.outcomes })))
     }
     const { news } = this
     if (news !== undefined) ops.push(put(this.keys.news, encode(news)))

@@ -9,10 +9,12 @@ import { decodeMessage, type Entry, type EntryRow, entryOf, entryRow } from './e
 import { after } from './keys.js'
 import type { Job } from './lane.js'
 import type { Holder } from './leases.js'
-import { maintain } from './maintenance.js'
+import { isDue, maintain } from './maintenance.js'
+import { trimmedOwn, trimOwn } from './outcomes.js'
 import { decode, encode } from './record.js'
 import type { SessionRecord } from './session-record.js'
 import { settleOne } from './settling.js'
+import { now } from './time.js'
 import { bytesOf, get, modIs, nested, only, packed, present, put, remove, removeRange, untouchedSince } from './txn.js'
 
 export interface SettleInput {
@@ -28,6 +30,8 @@ const MAX_CLAIMS = 100
 const MAX_EXPIRING_CLAIMS = 45
 /** Other windows that are tried where another consumer took the first. */
 const OTHER_WINDOWS = 8
+/** So many claims are few: other windows cost little then. */
+const FEW = 4
 const MAX_SETTLEMENTS = 100
 /** Operations of settlements on the level of claims, which need the rest of the path. */
 const MOST_GROUPS = 14
@@ -99,7 +103,7 @@ class Turn {
     let known = head !== undefined && head.candidates.length > 0 ? head : undefined
     while (this.#settlements.length > 0 || this.#wanted > 0) {
       if (this.#settlements.length === 0 && known === undefined) known = await this.#look()
-      if (known && isDue(known)) {
+      if (known && isDue(known.dueAt)) {
         if (this.#settlements.length > 0) known = undefined
         else if (await maintain(this.#desk)) {
           known = undefined
@@ -117,6 +121,15 @@ class Turn {
     return this.#wishes.filter(({ job, claims }) => job.asked.isOpen && claims.length < job.input.max)
   }
 
+  /** Those that can share a page of claims with the first. */
+  #alike(): Wish[] {
+    const open = this.#open
+    const terms = open[0]?.job.input
+    return open.filter(({ job: { input } }) => {
+      return input.leaseMs === terms?.leaseMs && input.take === terms.take && input.consumer === terms.consumer
+    })
+  }
+
   get #wanted(): number {
     return this.#open.reduce((sum, { job, claims }) => sum + job.input.max - claims.length, 0)
   }
@@ -132,15 +145,19 @@ class Turn {
     const change = desk.change(draft)
     const settled = this.#settle(change)
     const isLast = settled.length === this.#settlements.length
-    const claiming = isLast && known && !desk.meta.paused ? await this.#claiming(known, draft) : undefined
-    if (claiming === undefined && change.ops.length === 0) {
+    const changesNothing = settled.every(({ result: { state } }) => state === 'stale' || state === 'refused')
+    const trim = trimOwn(desk, change)
+    // What comes back may be in front of what we know of.
+    const mayClaim = isLast && change.news?.ready !== true && !desk.meta.paused
+    const claiming = mayClaim && known ? await this.#claiming(known, draft) : undefined
+    if (claiming === undefined && changesNothing) {
       this.#conclude(settled)
       return undefined
     }
     const ops = packed(change.finished(), MOST_GROUPS)
     const look = this.#wishes.length > 0 ? desk.headOps(windowFor(this.#wishes.reduce((sum, { job }) => sum + job.input.max, 0))) : []
     const outcome = await desk.session.commit({
-      compare: [],
+      compare: trim.pages.map(({ key, mod }) => modIs(key, mod)),
       then: [...ops, claiming?.op ?? desk.session.putOf(draft), ...look],
       otherwise: [],
     })
@@ -148,14 +165,21 @@ class Turn {
       desk.prune()
       return undefined
     }
-    if (outcome.kind === 'lost') throw new Error('a transaction without conditions was refused')
-    this.#conclude(settled, change.outcomes.length)
+    if (outcome.kind === 'lost') {
+      desk.outcomes.forgetOwn()
+      return undefined
+    }
+    this.#conclude(settled)
     if (outcome.kind === 'repeated') {
+      desk.outcomes.known = undefined
+      desk.outcomes.forgetOwn()
       if (claiming) await this.#recall(claiming, outcome.record)
       return undefined
     }
     const granted = claiming && grantedIn(outcome.results[ops.length] as Result, claiming)
     desk.session.adopt(granted ? claiming.draft : draft, outcome.revision)
+    trimmedOwn(desk, change, trim, outcome.revision)
+    if (change.news?.dueAt) desk.noteDue(change.news.dueAt)
     if (claiming && granted) await this.#grant(claiming, granted, outcome.revision)
     else if (claiming) this.#missed(claiming, outcome.results[ops.length] as Result)
     return look.length === 0 ? undefined : desk.noteHead(outcome.results.slice(ops.length + 1), outcome.revision)
@@ -193,32 +217,32 @@ class Turn {
     return settled
   }
 
-  #conclude(settled: readonly { readonly settlement: Settlement; readonly result: SettleResult }[], outcomes = 0): void {
+  #conclude(settled: readonly { readonly settlement: Settlement; readonly result: SettleResult }[]): void {
     this.#settlements.splice(0, settled.length)
-    this.#desk.outcomes.ended(outcomes)
     for (const { settlement, result } of settled) {
-      if (result.state !== 'stale') this.#desk.claims.delete(settlement.command.token)
+      if (result.state !== 'stale' && result.state !== 'refused') this.#desk.claims.delete(settlement.command.token)
       settlement.put(result)
     }
   }
 
   async #claiming(known: Head, draft: SessionRecord): Promise<Claiming | undefined> {
-    const wish = this.#open[0]
-    if (wish === undefined) return undefined
-    const { input } = wish.job
+    const wishes = this.#alike()
+    const [first] = wishes
     const candidates = alive(known)
-    if (candidates.length === 0) return undefined
+    if (first === undefined || candidates.length === 0) return undefined
+    const { input } = first.job
+    const wanted = wishes.reduce((sum, { job, claims }) => sum + job.input.max - claims.length, 0)
     const leaseMs = leaseFor(input.leaseMs)
     const holder = await this.#desk.leases.need(leaseMs / 1_000)
     const expiring = candidates.some(({ entry }) => entry.expiresAt > 0)
-    const size = Math.min(input.max - wish.claims.length, candidates.length, expiring ? MAX_EXPIRING_CLAIMS : MAX_CLAIMS)
+    const size = Math.min(wanted, candidates.length, expiring ? MAX_EXPIRING_CLAIMS : MAX_CLAIMS)
     const windows = windowsOf(candidates, size)
     const claimed = draft.draft('another')
     const page = draft.turn
     claimed.pages.set(page, { lease: holder.id, size, settled: 0n, cancelled: 0n })
     claimed.count('ready', -size)
     claimed.count('claimed', size)
-    const claiming: Claiming = { wish, holder, leaseMs, page, draft: claimed, windows, op: NO_OP }
+    const claiming: Claiming = { wishes, holder, leaseMs, page, draft: claimed, windows, op: NO_OP }
     return { ...claiming, op: claimOp(this.#desk, known, claiming, draft) }
   }
 
@@ -257,7 +281,7 @@ class Turn {
   }
 
   #deliver(
-    { wish, holder, leaseMs, page }: Claiming,
+    { wishes, holder, leaseMs, page }: Claiming,
     rows: readonly { readonly entry: Held['entry']; readonly place: string }[],
     payloads: readonly (Buffer | undefined)[],
     revision: number,
@@ -265,20 +289,21 @@ class Turn {
     const desk = this.#desk
     const until = performance.now() + leaseMs
     rows.forEach(({ entry, place }, index) => {
-      const stored = payloads[index]
+      const wish = wishes.find(({ job, claims }) => claims.length < job.input.max) as Wish
+      const { take: taken, consumer } = wish.job.input
       const token = `${desk.session.name}.${page}.${index}`
-      const held: Held = { id: entry.id, token, page, index, entry, place, taken: wish.job.input.take, consumer: wish.job.input.consumer, holder, until }
+      const held: Held = { id: entry.id, token, page, index, entry, place, taken, consumer, holder, until }
       desk.claims.set(token, held)
-      wish.claims.push(claimOf(held, stored, revision * 128 + index, leaseMs))
+      wish.claims.push(claimOf(held, payloads[index], revision * 128 + index, leaseMs))
     })
     desk.host.onClaims()
-    if (wish.claims.length >= wish.job.input.max) wish.job.asked.succeed({ claims: wish.claims, paused: false })
+    for (const { job, claims } of wishes) if (claims.length === job.input.max) job.asked.succeed({ claims, paused: false })
   }
 
   #answer(): void {
     const { meta, head, lapsesAt } = this.#desk
     const due: number[] = []
-    if (head && head.dueAt > 0) due.push(Math.max(0, head.dueAt - Date.now()))
+    if (head && head.dueAt > 0) due.push(Math.max(0, head.dueAt - now()))
     if (lapsesAt !== Number.POSITIVE_INFINITY) due.push(Math.max(0, lapsesAt - performance.now()))
     const next = due.length === 0 ? {} : { nextDueMs: Math.min(...due) }
     for (const { job, claims } of this.#wishes) job.asked.succeed({ claims, paused: meta.paused, ...next })
@@ -289,7 +314,7 @@ const NOTHING: ClaimReply = { claims: [], paused: false }
 const NO_OP: Op = nested([], [])
 
 interface Claiming {
-  readonly wish: Wish
+  readonly wishes: readonly Wish[]
   readonly holder: Holder
   readonly leaseMs: number
   readonly page: number
@@ -310,23 +335,19 @@ function handedOver(entry: Entry): Entry {
 }
 
 function windowFor(wanted: number): number {
-  return Math.min(200, Math.max(16, wanted * 2))
-}
-
-function isDue({ dueAt }: Head): boolean {
-  return dueAt > 0 && dueAt <= Date.now()
+  return wanted <= FEW ? wanted * OTHER_WINDOWS : Math.min(MAX_CLAIMS, wanted) + OTHER_WINDOWS
 }
 
 function alive({ candidates }: Head): readonly Candidate[] {
-  const now = Date.now()
-  const end = candidates.findIndex(({ entry }) => entry.expiresAt > 0 && entry.expiresAt <= now)
+  const at = now()
+  const end = candidates.findIndex(({ entry }) => entry.expiresAt > 0 && entry.expiresAt <= at)
   return end < 0 ? candidates : candidates.slice(0, end)
 }
 
 /** The first messages, and where it is few that are wanted, those after them, for when others were faster. */
 function windowsOf(candidates: readonly Candidate[], size: number): Candidate[][] {
   const windows: Candidate[][] = []
-  const most = size > 4 ? 1 : OTHER_WINDOWS
+  const most = size > FEW ? 1 : OTHER_WINDOWS
   for (let from = 0; windows.length < most && from + size <= candidates.length; from += size) {
     windows.push(candidates.slice(from, from + size))
   }
@@ -354,13 +375,13 @@ function claimOp(desk: Desk, known: Head, claiming: Claiming, without: SessionRe
 }
 
 function grantOps({ keys, session, meta }: Desk, claiming: Claiming, window: readonly Candidate[]): Op[] {
-  const { wish, leaseMs, page, draft } = claiming
-  const { consumer, take } = wish.job.input
+  const { wishes, leaseMs, page, draft } = claiming
+  const { consumer, take } = (wishes[0] as Wish).job.input
   const stored: Page = {
     consumer,
     taken: take,
     leaseMs,
-    at: Date.now(),
+    at: now(),
     epoch: meta.epoch,
     rows: window.map(({ entry }) => entryRow(handedOver(entry))),
     places: window.map(({ key }) => `r/${key.slice(keys.ready.length)}`),
@@ -439,7 +460,7 @@ function claimOf(held: Held, stored: Buffer | undefined, fence: number, leaseMs:
     ...(value.headers !== undefined && { headers: value.headers }),
     enqueuedAt: value.enqueuedAt,
     leaseMs,
-    leaseExpiresAt: Date.now() + leaseMs,
+    leaseExpiresAt: now() + leaseMs,
   }
 }
 

@@ -3,7 +3,7 @@
  * the one that is used today.
  */
 
-/** A condition of a transaction. With `end` it has to hold for every key from `key` up to `end`, and does if there is none. */
+/** A condition of a transaction. With `end` it has to hold for every key from `key` up to `end`; where there is none, for one that is absent. */
 export interface Compare {
   readonly key: string
   readonly end?: string

@@ -4,11 +4,12 @@
 import { randomBytes } from 'node:crypto'
 import type { EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
 import { Change } from './change.js'
-import { decodeEntry, type Entry } from './entry.js'
+import { decodeEntry, type Entry, type EntryRow, entryOf } from './entry.js'
 import { arrivalText, COUNT_DIGITS, fixed, INSTANT_DIGITS, type Keys, keysOf } from './keys.js'
 import { type Holder, Leases, type LeaseNews } from './leases.js'
 import { OutcomeCount } from './outcome-count.js'
 import { decodeMeta, type Meta, NO_META } from './meta.js'
+import { rankOf } from './rank.js'
 import { decode } from './record.js'
 import { OwnSession } from './session.js'
 import type { SessionRecord } from './session-record.js'
@@ -61,12 +62,16 @@ export interface StoredArrivals {
   readonly r?: number
   /** The nearest instant at which something that arrived is due. */
   readonly d?: number
+  /** The message, where it is one that became ready. */
+  readonly e?: EntryRow
 }
 
 export interface DeskHost {
   readonly client: () => EtcdClient
   onTrouble(error: Error): void
   onLease(news: LeaseNews): void
+  /** The lease of a claim is gone before its time. */
+  onClaimLost(id: string): void
   /** Something is to be done by then: see to it. */
   onClaims(): void
 }
@@ -135,17 +140,32 @@ export class Desk {
     return [head(keys.ready, limit), head(keys.delayed, 1), head(keys.expiring, 1)]
   }
 
-  noteHead([ready, delayed, expiring]: readonly Result[], revision: number): Head {
+  noteHead(results: readonly Result[], revision: number): Head {
+    const [ready] = results
     const candidates = (ready?.kvs ?? []).map(({ key, mod, value }) => ({ key, mod, entry: decodeEntry(value) }))
+    this.head = { revision, candidates, complete: ready?.more === false, dueAt: this.dueIn(results) }
+    return this.head
+  }
+
+  /** When something is due next, of what {@link headOps} read; 0 for never. */
+  dueIn([, delayed, expiring]: readonly Result[]): number {
     const dues = [instantIn(this.keys.delayed, only(delayed)), instantIn(this.keys.expiring, only(expiring))]
     const dueAt = Math.min(...dues.filter((at) => at > 0))
-    this.head = {
-      revision,
-      candidates,
-      complete: ready?.more === false,
-      dueAt: Number.isFinite(dueAt) ? dueAt : 0,
-    }
-    return this.head
+    return Number.isFinite(dueAt) ? dueAt : 0
+  }
+
+  /** Something has arrived: if nothing was ready before it, it is what may be claimed. */
+  noteArrived({ e }: StoredArrivals, mod: number): void {
+    const { head } = this
+    if (e === undefined || head === undefined || !head.complete || head.candidates.length > 0 || mod <= head.revision) return
+    const entry = entryOf(e)
+    const key = `${this.keys.ready}${rankOf(entry, this.meta)}`
+    this.head = { ...head, revision: mod, candidates: [{ key, mod, entry }] }
+  }
+
+  /** Something is due earlier than was known. */
+  noteDue(at: number): void {
+    if (this.head && (this.head.dueAt === 0 || at < this.head.dueAt)) this.head = { ...this.head, dueAt: at }
   }
 
   async readHead(limit: number): Promise<Head> {
@@ -176,7 +196,11 @@ export class Desk {
   }
 
   onLeaseGone(): void {
-    for (const held of this.claims.values()) if (!held.holder.isLive) held.until = Math.min(held.until, performance.now())
+    for (const held of this.claims.values()) {
+      if (held.holder.isLive) continue
+      held.until = Math.min(held.until, performance.now())
+      this.host.onClaimLost(held.id)
+    }
     this.host.onClaims()
   }
 

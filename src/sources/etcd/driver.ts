@@ -37,10 +37,11 @@ import { Hints } from './hints.js'
 import { find, listClaimed, listDead, listPlaced, outcomeIn, statsOf } from './inspection.js'
 import { keysOf } from './keys.js'
 import { type Job, Lane, SOLO } from './lane.js'
-import { lapseOwn, maintain } from './maintenance.js'
+import { isDue, lapseOwn, maintain, maintainIfDue } from './maintenance.js'
 import { forgetOutlived, trimOutcomes } from './outcomes.js'
 import { recoverOthers } from './recovery.js'
 import { type RenewInput, renew } from './renewing.js'
+import { now } from './time.js'
 import { TokenBook } from './tokens.js'
 
 /** What a driver needs of the backend that opened it. */
@@ -82,11 +83,15 @@ export class EtcdDriver implements QueueDriver {
       client: host.client,
       onTrouble: (error) => this.#lane.trouble(error),
       onLease: () => {},
+      // Whoever holds it asks, and hears that it is stale.
+      onClaimLost: (id) => this.#hints.tell({ kind: 'cancel', id }),
       onClaims: () => this.#watchClaims(),
     })
     this.#hints = new Hints({
       client: host.client,
       keys,
+      onDue: (at) => this.#desk.noteDue(at),
+      onArrived: (arrivals, mod) => this.#desk.noteArrived(arrivals, mod),
       onMarkerGone: (lease) => this.#markerGone(lease),
       onMetaChanged: ({ type, key, value, mod }) => {
         if (type === 'put') this.#desk.noteMeta({ key, value, mod, create: mod })
@@ -144,15 +149,15 @@ export class EtcdDriver implements QueueDriver {
   }
 
   stats(): Reply<QueueStats> {
-    return this.#run(() => statsOf(this.#desk))
+    return this.#upToDate(() => statsOf(this.#desk))
   }
 
   list(state: StoredMessage['state'], page: Page): Reply<Paged<StoredMessage>> {
-    return this.#run(() => (state === 'claimed' ? listClaimed(this.#desk, page) : listPlaced(this.#desk, state, page)))
+    return this.#upToDate(() => (state === 'claimed' ? listClaimed(this.#desk, page) : listPlaced(this.#desk, state, page)))
   }
 
   deadLetters(page: Page): Reply<Paged<StoredDeadLetter>> {
-    return this.#run(() => listDead(this.#desk, page))
+    return this.#upToDate(() => listDead(this.#desk, page))
   }
 
   requeueDead(ids: readonly string[], token: RequestToken): Reply<readonly boolean[]> {
@@ -180,7 +185,7 @@ export class EtcdDriver implements QueueDriver {
   }
 
   outcome(id: string, watch: boolean): Reply<StoredOutcome> {
-    return this.#run(async () => {
+    return this.#upToDate(async () => {
       if (watch) await this.#hints.watchEnd(id)
       const found = await find(this.#desk, id)
       if (found.state !== 'ended') return outcomeIn(found)
@@ -237,7 +242,7 @@ export class EtcdDriver implements QueueDriver {
     }
     await forgetOutlived(this.#desk)
     const head = await this.#desk.readHead(1)
-    const due = [...(head.dueAt > 0 ? [head.dueAt - Date.now()] : []), this.#desk.lapsesAt - performance.now()]
+    const due = [...(head.dueAt > 0 ? [head.dueAt - now()] : []), this.#desk.lapsesAt - performance.now()]
     const next = Math.min(...due)
     return Number.isFinite(next) ? { moved, nextDueMs: Math.max(0, next) } : { moved }
   }
@@ -289,6 +294,15 @@ export class EtcdDriver implements QueueDriver {
   /** Work that need not wait its turn. */
   #run<O>(work: () => Promise<O>): Promise<O> {
     return this.#mayEnter() ? work() : Promise.reject(this.#closedError())
+  }
+
+  /** Reads after what is due was done. */
+  #upToDate<O>(work: () => Promise<O>): Promise<O> {
+    return this.#run(async () => {
+      const { results } = await this.#desk.read(...this.#desk.headOps(1))
+      if (isDue(this.#desk.dueIn(results))) await this.#alonely(() => maintainIfDue(this.#desk))
+      return work()
+    })
   }
 
   #mayEnter(): boolean {

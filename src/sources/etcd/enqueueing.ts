@@ -9,10 +9,10 @@ import { sizeOf } from '../local/admission.js'
 import type { Change } from './change.js'
 import type { Compare, KeyValue, Op, Result } from './client.js'
 import type { Arrivals, Desk, StoredArrivals } from './desk.js'
-import { encodeMessage, entryFor, headerOf } from './entry.js'
+import { encodeMessage, type Entry, entryFor, entryRow, headerOf } from './entry.js'
 import { arrivalText, endOf, fixed, INSTANT_DIGITS } from './keys.js'
 import type { Failed, Job } from './lane.js'
-import { maintain } from './maintenance.js'
+import { maintain, maintainIfDue, nothingDue } from './maintenance.js'
 import { forgetOutlived } from './outcomes.js'
 import { oldestReady } from './oldest.js'
 import { rankOf } from './rank.js'
@@ -21,13 +21,15 @@ import { SessionRecord, sumOf } from './session-record.js'
 import { absent, get, modIs, only, packed, put, range } from './txn.js'
 
 export const MAX_BATCH = 500
-export const MAX_BATCH_BYTES = 1_258_291
+export const MAX_BATCH_BYTES = 1_400_000
 
 /** Messages of a transaction whose ids are compared; of a larger one they are read before. */
 const MAX_COMPARED = 100
 /** What a message takes in a request besides its payload, headers and id. */
 const OVERHEAD = 420
 const MAX_REQUEST_BYTES = 1_480_000
+/** The most operations of one level, where there are few conditions. */
+const MOST_GROUPS = 40
 /** How often a number is lost to other producers before that is told. */
 const MAX_LOSSES = 50
 
@@ -91,9 +93,10 @@ class Storing {
       const done = await this.#step(messages <= MAX_COMPARED)
       if (done === true) return
       if (done === 'full' && !maintained) {
-        // What is past its time takes no room.
+        // What is past its time takes no room, and neither does what is there already.
         maintained = true
         while ((await maintain(this.#desk)) > 0) {}
+        await this.#readIds()
         this.#lastWord = true
         continue
       }
@@ -101,7 +104,7 @@ class Storing {
       if (this.#losses >= MAX_LOSSES) {
         throw new BackendUnavailableError(`other producers of the queue came first ${MAX_LOSSES} times`)
       }
-      if (this.#losses > 1) await sleep(Math.random() * Math.min(this.#losses, 10))
+      if (this.#losses > 2) await sleep(Math.random() * Math.min(this.#losses, 10))
     }
   }
 
@@ -124,9 +127,10 @@ class Storing {
       return true
     }
     const ids = admission.messages.map(({ id }) => `${desk.keys.messages}${id}`)
-    const compare = [...admission.compare(), ...(compareIds ? ids.map(absent) : [])]
-    const most = 126 - compare.length > 40 ? 40 : 8
-    const ops = packed([...change.finished(), ...admission.ops(), desk.session.putOf(draft)], most)
+    const compare = [...admission.compare(), ...(compareIds ? ids.map(absent) : []), ...this.#inOrder()]
+    // As many groups as there are conditions cost nothing besides.
+    const groups = Math.max(MOST_GROUPS, compare.length)
+    const ops = packed([...change.finished(), ...admission.ops(), desk.session.putOf(draft)], groups)
     const reads = [get(desk.keys.meta), get(desk.keys.arrivals), ...(compareIds ? ids.map(keyOnly) : [])]
     const outcome = await desk.session.commit({ compare, then: ops, otherwise: reads })
     if (outcome.kind === 'changed') {
@@ -145,11 +149,17 @@ class Storing {
     return true
   }
 
+  /** What was due before these arrives before them, if that can be done in a few steps. */
+  #inOrder(): Compare[] {
+    return this.#losses < 3 ? nothingDue(this.#desk) : []
+  }
+
   async #learn([meta, arrivals, ...ids]: readonly Result[]): Promise<void> {
     const desk = this.#desk
     desk.noteMeta(only(meta))
     desk.noteArrivals(only(arrivals))
     await this.#taken(ids.flatMap(({ kvs }) => kvs))
+    if (this.#losses < 3) await maintainIfDue(this.#desk)
   }
 
   /** Which ids of a batch too large to compare are taken; true as long as nothing has arrived since. */
@@ -195,6 +205,7 @@ export class Admission {
   readonly #ops: Op[] = []
   readonly #victims: Compare[] = []
   #dueAt = 0
+  #single: Entry | undefined
   #ready = 0
   #bytes = 0
 
@@ -234,6 +245,7 @@ export class Admission {
       n: arrivals.turn + 1,
       ...(this.#ready > 0 && { r: this.#ready }),
       ...(this.#dueAt > 0 && { d: this.#dueAt }),
+      ...(this.#single && this.messages.length === 1 && { e: entryRow(this.#single) }),
     }
     return [...this.#ops, put(keys.arrivals, encode(turn))]
   }
@@ -271,7 +283,10 @@ export class Admission {
     this.#ops.push(put(`${keys.messages}${message.id}`, encodeMessage(headerOf(message, now, place), message.bytes)))
     this.#ops.push(...this.#change.placed(entry, place))
     if (delayed) this.#due(dueAt)
-    else this.#ready += 1
+    else {
+      this.#ready += 1
+      this.#single = entry
+    }
     if (entry.expiresAt > 0) this.#due(entry.expiresAt)
   }
 

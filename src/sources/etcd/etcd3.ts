@@ -6,7 +6,7 @@
  * all of its own fault handling off: what is left is the protocol.
  */
 import { Etcd3, type ICompare, type IDeleteRangeRequest, type IOptions, type IPutRequest, type IRangeRequest, Namespace } from 'etcd3'
-import { InvalidOptionError } from '../../errors.js'
+import { BackendUnavailableError, InvalidOptionError } from '../../errors.js'
 import type { Compare, EtcdClient, KeepAlive, KeepAliveListener, KeyValue, Lease, Op, Result, Txn, TxnReply, Watch, WatchListener } from './client.js'
 import { asBackendError } from './errors.js'
 
@@ -97,7 +97,8 @@ class Etcd3Client implements EtcdClient {
 
   async txn(txn: Txn, deadlineMs: number): Promise<TxnReply> {
     try {
-      const reply = (await this.#client.kv.txn(this.#txn(txn), within(deadlineMs))) as unknown as WireTxnReply
+      const wire = this.#txn(txn)
+      const reply = (await within(deadlineMs, (options) => this.#client.kv.txn(wire, options))) as unknown as WireTxnReply
       return { succeeded: reply.succeeded, results: this.#results(reply.responses), revision: Number(reply.header.revision) }
     } catch (error) {
       throw asBackendError(error)
@@ -106,7 +107,7 @@ class Etcd3Client implements EtcdClient {
 
   async grant(ttlS: number, deadlineMs: number): Promise<Lease> {
     try {
-      const { ID, TTL } = await this.#client.leaseClient.leaseGrant({ TTL: ttlS }, within(deadlineMs))
+      const { ID, TTL } = await within(deadlineMs, (options) => this.#client.leaseClient.leaseGrant({ TTL: ttlS }, options))
       return { id: ID, ttlMs: Number(TTL) * 1_000 }
     } catch (error) {
       throw asBackendError(error)
@@ -115,7 +116,7 @@ class Etcd3Client implements EtcdClient {
 
   async revoke(lease: string, deadlineMs: number): Promise<void> {
     try {
-      await this.#client.leaseClient.leaseRevoke({ ID: lease }, within(deadlineMs))
+      await within(deadlineMs, (options) => this.#client.leaseClient.leaseRevoke({ ID: lease }, options))
     } catch (error) {
       throw asBackendError(error)
     }
@@ -240,9 +241,38 @@ interface WireWatchReply {
   readonly events: readonly WireEvent[]
 }
 
-/** The clock of gRPC is the wall clock. Asked as an object, since that is how it asks itself. */
-function within(ms: number): { deadline: Date } {
-  return { deadline: new Date(new Date().getTime() + ms) }
+/** What gRPC has for a call under way. */
+interface Call {
+  cancelWithStatus(code: number, details: string): void
+}
+
+const DEADLINE_EXCEEDED = 4
+
+/** Makes a call with a deadline of our own: those of gRPC are instants by the wall clock, which can be set. */
+async function within<T>(ms: number, start: (options: object) => Promise<T>): Promise<T> {
+  let call: Call | undefined
+  let isOver = false
+  const end = () => call?.cancelWithStatus(DEADLINE_EXCEEDED, `no answer within ${ms} ms`)
+  const interceptor = (options: object, next: (options: object) => Call): Call => {
+    call = next(options)
+    if (isOver) queueMicrotask(end)
+    return call
+  }
+  const started = start({ interceptors: [interceptor] })
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      isOver = true
+      end()
+      reject(new BackendUnavailableError(`etcd cannot be reached: no answer within ${ms} ms`))
+    }, ms)
+  })
+  try {
+    return await Promise.race([started, late])
+  } finally {
+    clearTimeout(timer)
+    started.catch(() => {})
+  }
 }
 
 interface Duplex {

@@ -12,6 +12,7 @@ import type { EtcdClient, Watch, WatchEvent, WatchListener } from './client.js'
 import type { StoredArrivals } from './desk.js'
 import type { Keys } from './keys.js'
 import type { Ended } from './outcomes.js'
+import { now } from './time.js'
 import { decode } from './record.js'
 
 const FIRST_BACKOFF_MS = 50
@@ -25,6 +26,8 @@ export interface HintsHost {
   /** A lease is gone, whoever held it. */
   onMarkerGone(lease: string): void
   onMetaChanged(event: WatchEvent): void
+  onDue(at: number): void
+  onArrived(arrivals: StoredArrivals, mod: number): void
 }
 
 /** Starts with the first who listens, and ends with the last to leave. */
@@ -112,9 +115,11 @@ export class Hints {
     if (ready) this.tell({ kind: 'ready' })
   }
 
-  #arrived({ type, value }: WatchEvent): boolean {
+  #arrived({ type, value, mod }: WatchEvent): boolean {
     if (type === 'delete') return false
-    const { r = 0, d = 0 } = decode<StoredArrivals>(value, 'the arrivals of the queue')
+    const arrivals = decode<StoredArrivals>(value, 'the arrivals of the queue')
+    this.#host.onArrived(arrivals, mod)
+    const { r = 0, d = 0 } = arrivals
     if (d > 0) this.#due(d)
     return r > 0
   }
@@ -129,7 +134,8 @@ export class Hints {
   }
 
   #due(at: number): void {
-    this.tell({ kind: 'due', inMs: Math.max(0, at - Date.now()) })
+    this.#host.onDue(at)
+    this.tell({ kind: 'due', inMs: Math.max(0, at - now()) })
   }
 
   #ended(ids: readonly string[]): void {

@@ -11,6 +11,7 @@ import { after, endOf, INSTANT_DIGITS } from './keys.js'
 import { oldestReady } from './oldest.js'
 import { decode } from './record.js'
 import { SessionRecord, sumOf } from './session-record.js'
+import { now } from './time.js'
 import { get, only, range } from './txn.js'
 
 const MAX_PAGE = 100
@@ -28,7 +29,7 @@ export async function statsOf(desk: Desk): Promise<QueueStats> {
     delayed: sum.delayed,
     claimed: sum.claimed,
     dead: sum.dead,
-    oldestReadyAgeMs: oldest === undefined ? 0 : Math.max(0, Date.now() - oldest.entry.arrivedAt),
+    oldestReadyAgeMs: oldest === undefined ? 0 : Math.max(0, now() - oldest.entry.arrivedAt),
     paused: desk.meta.paused,
     enqueuedTotal: sum.enqueued,
     ackedTotal: sum.acked,

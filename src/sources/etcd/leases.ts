@@ -7,10 +7,12 @@
 import { BackendUnavailableError } from '../../errors.js'
 import type { EtcdClient, KeepAlive } from './client.js'
 import type { Keys } from './keys.js'
+import { isLeaseGone } from './errors.js'
 import { encode } from './record.js'
 import { put } from './txn.js'
 
 const DEADLINE_MS = 2_000
+const MAX_GRANTS = 5
 
 /** A lease, and the marker by whose deletion others see that it is gone. */
 export class Holder {
@@ -113,12 +115,9 @@ export class Leases {
 
   async #grant(ttlS: number): Promise<Holder> {
     if (this.#isClosed) throw new BackendUnavailableError('the queue is closing')
-    const grantedAt = performance.now()
     try {
-      const { id, ttlMs } = await this.#client().grant(ttlS, DEADLINE_MS)
-      const holder = new Holder(id, ttlMs, ttlS, grantedAt)
-      await this.#mark(id)
-      this.#holders.set(id, holder)
+      const holder = await this.#grantMarked(ttlS)
+      this.#holders.set(holder.id, holder)
       this.#keep(holder)
       this.#granted()
       return holder
@@ -129,12 +128,27 @@ export class Leases {
     }
   }
 
+  async #grantMarked(ttlS: number): Promise<Holder> {
+    for (let attempt = 1; ; attempt += 1) {
+      const grantedAt = performance.now()
+      const { id, ttlMs } = await this.#client().grant(ttlS, DEADLINE_MS)
+      try {
+        await this.#mark(id)
+        return new Holder(id, ttlMs, ttlS, grantedAt)
+      } catch (error) {
+        // Somebody was very fast to revoke it.
+        if (!isLeaseGone(error)) throw error
+        if (attempt === MAX_GRANTS) throw new BackendUnavailableError('leases are revoked as they are granted', { cause: error })
+      }
+    }
+  }
+
   async #mark(id: string): Promise<void> {
     const marker = put(`${this.#keys.lives}${id}`, encode(1), id)
     try {
       await this.#client().txn({ compare: [], then: [marker], otherwise: [] }, DEADLINE_MS)
     } catch (error) {
-      this.#client().revoke(id, DEADLINE_MS).catch(() => {})
+      if (!isLeaseGone(error)) this.#client().revoke(id, DEADLINE_MS).catch(() => {})
       throw error
     }
   }

@@ -2,18 +2,21 @@
  * What time brings about: delayed messages become ready, times to live end, claims lapse that are not renewed.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { KeyValue } from './client.js'
+import type { Compare, KeyValue } from './client.js'
 import type { Change } from './change.js'
 import type { Desk, Held, StoredArrivals } from './desk.js'
 import { decodeEntry, type Entry } from './entry.js'
 import { fixed, INSTANT_DIGITS } from './keys.js'
 import { decode, encode } from './record.js'
+import { now } from './time.js'
 import { get, modIs, only, packed, put, range, remove } from './txn.js'
 
 /** How many messages of a kind one step moves. */
 const STEP = 40
 /** How often a step is tried while others do the same. */
 const TRIES = 5
+/** How many steps something else waits for. */
+const MOST_STEPS = 10
 const ORPHAN_DEADLINE_MS = 2_000
 
 /** Makes ready what is due, and ends what is past its time: a bounded step. Answers how many messages it moved. */
@@ -28,6 +31,29 @@ export async function maintain(desk: Desk): Promise<number> {
   return 0
 }
 
+/** Nothing of these waits to be done by now. Costs the store something only where something does. */
+export function nothingDue({ keys }: Desk): Compare[] {
+  const until = fixed(now() + 1, INSTANT_DIGITS)
+  return [keys.delayed, keys.expiring].map((prefix) => ({
+    key: prefix,
+    end: `${prefix}${until}`,
+    field: 'create',
+    is: 'Equal',
+    to: 0,
+  }))
+}
+
+/** Does what is due if anything is, up to a bound. */
+export async function maintainIfDue(desk: Desk): Promise<void> {
+  const { results } = await desk.read(...desk.headOps(1))
+  if (!isDue(desk.dueIn(results))) return
+  for (let step = 0; step < MOST_STEPS && (await maintain(desk)) > 0; step += 1) {}
+}
+
+export function isDue(dueAt: number): boolean {
+  return dueAt > 0 && dueAt <= now()
+}
+
 interface Due {
   readonly state: 'ready' | 'delayed'
   readonly key: string
@@ -39,7 +65,7 @@ interface Due {
 
 async function readDue(desk: Desk): Promise<Due[]> {
   const { keys } = desk
-  const until = fixed(Date.now() + 1, INSTANT_DIGITS)
+  const until = fixed(now() + 1, INSTANT_DIGITS)
   const { results } = await desk.read(
     get(keys.meta),
     get(keys.arrivals),
@@ -121,8 +147,8 @@ function promote(desk: Desk, change: Change, { key, entry, dueAt }: Due, index: 
 export async function lapseOwn(desk: Desk): Promise<number> {
   let lapsed = 0
   for (;;) {
-    const now = performance.now()
-    const over = [...desk.claims.values()].filter((held) => held.until <= now || !held.holder.isLive).slice(0, STEP)
+    const at = performance.now()
+    const over = [...desk.claims.values()].filter((held) => held.until <= at || !held.holder.isLive).slice(0, STEP)
     if (over.length === 0) return lapsed
     lapsed += await lapseThese(desk, over)
   }

@@ -3,20 +3,23 @@
  * write for all; a page that is too old, or too much, goes with what is stored under its ids.
  */
 import type { KeyValue, Op, TxnReply } from './client.js'
+import type { Change } from './change.js'
 import type { Desk } from './desk.js'
 import { endOf } from './keys.js'
+import type { OwnPage } from './outcome-count.js'
 import { decode, encode } from './record.js'
 import { SessionRecord, sumOf } from './session-record.js'
+import { now } from './time.js'
 import { modIs, packed, put, range, remove } from './txn.js'
 
 /** How many ids one transaction forgets. */
-const STEP = 90
+const STEP = 100
 /** How many pages of a session are read at a time. */
 const PAGES = 100
 /** How many sessions are looked at. */
 const SESSIONS = 256
-/** How many of our own ends may pass before others' are counted again. */
-const UNCOUNTED = 200
+/** How many of our own ends may pass at most before others' are counted again. */
+const UNCOUNTED = 1_000
 
 export interface Ended {
   readonly at: number
@@ -31,7 +34,7 @@ interface EndPage extends Ended {
 /** Forgets what is past its retention. Answers the ids that are free again. */
 export async function forgetOutlived(desk: Desk): Promise<Set<string>> {
   const forgotten = new Set<string>()
-  const until = Date.now() - desk.meta.settings.retention.outcomesMs
+  const until = now() - desk.meta.settings.retention.outcomesMs
   for (const oldest of await oldestPages(desk)) {
     if (oldest.at > until) continue
     for (const page of await pagesFrom(desk, oldest)) {
@@ -42,11 +45,62 @@ export async function forgetOutlived(desk: Desk): Promise<Set<string>> {
   return forgotten
 }
 
-/** Forgets the oldest outcomes where there are more than are to be kept. */
+/** Pages of our own that are forgotten in whole or in part, with what is left of the last. */
+export interface Trim {
+  readonly pages: readonly OwnPage[]
+  readonly rest: Ended | undefined
+  readonly count: number
+}
+
+/**
+ * Forgets as many of our own oldest outcomes as are too many with those that a change adds, as part of that change: so a
+ * queue that ends messages all the time needs no transactions to forget them.
+ */
+export function trimOwn(desk: Desk, change: Change): Trim {
+  const { known, own } = desk.outcomes
+  const excess = Math.min((known ?? 0) + change.outcomes.length - desk.meta.settings.retention.maxOutcomes, STEP)
+  const pages: OwnPage[] = []
+  let count = 0
+  for (let index = 0; count < excess && index < own.length; index += 1) {
+    const page = own[index] as OwnPage
+    pages.push(page)
+    const ids = page.ids.slice(0, excess - count)
+    count += ids.length
+    for (const id of ids) change.ops.push(remove(`${desk.keys.messages}${id}`))
+    const rest = page.ids.slice(ids.length)
+    if (rest.length > 0) {
+      change.ops.push(put(page.key, encode({ at: page.at, ids: rest })))
+      return counted(change, { pages, rest: { at: page.at, ids: rest }, count })
+    }
+    change.ops.push(remove(page.key))
+  }
+  return counted(change, { pages, rest: undefined, count })
+}
+
+function counted(change: Change, trim: Trim): Trim {
+  change.record.count('outcomes', -trim.count)
+  return trim
+}
+
+/** A change was made at this revision, with what was trimmed along. */
+export function trimmedOwn(desk: Desk, change: Change, { pages, rest, count }: Trim, revision: number): void {
+  const { outcomes } = desk
+  const last = pages.at(-1)
+  outcomes.own.splice(0, pages.length)
+  if (rest && last) outcomes.own.unshift({ ...rest, key: last.key, mod: revision })
+  if (change.outcomes.length > 0) {
+    outcomes.own.push({ key: change.endsKey, mod: revision, at: change.now, ids: change.outcomes })
+  }
+  outcomes.ended(change.outcomes.length)
+  outcomes.forgot(count)
+}
+
+/** Counts the outcomes of all sessions now and then, and forgets the oldest where there are more than are to be kept. */
 export async function trimOutcomes(desk: Desk): Promise<void> {
   const { maxOutcomes } = desk.meta.settings.retention
   const count = desk.outcomes
-  if (count.known === undefined || count.since >= UNCOUNTED) await recount(desk)
+  if (count.known === undefined || count.since >= Math.max(1, Math.min(UNCOUNTED, maxOutcomes / 10))) await recount(desk)
+  if (count.own.length > 0 && (count.known ?? 0) <= maxOutcomes + STEP) return
   while ((count.known ?? 0) > maxOutcomes) {
     const pages = (await oldestPages(desk)).toSorted((one, other) => one.at - other.at)
     const oldest = pages[0]
@@ -108,6 +162,7 @@ async function forget(desk: Desk, page: EndPage, count: number): Promise<readonl
     draft.count('outcomes', -ids.length)
     const ops: Op[] = ids.map((id) => remove(`${desk.keys.messages}${id}`))
     ops.push(rest.ids.length === 0 ? remove(page.key) : put(page.key, encode(rest)), desk.session.putOf(draft))
+    desk.outcomes.forgetOwn()
     const outcome = await desk.session.commit({ compare: [modIs(page.key, page.mod)], then: packed(ops, 40), otherwise: [] })
     if (outcome.kind === 'lost') return []
     if (outcome.kind === 'changed') {

@@ -14,6 +14,7 @@ import type { Job } from './lane.js'
 import type { Holder } from './leases.js'
 import { encode } from './record.js'
 import { SessionRecord } from './session-record.js'
+import { now } from './time.js'
 import { get, only, packed, present, put } from './txn.js'
 
 export type RenewInput = readonly Renewal[]
@@ -51,7 +52,7 @@ function renewed(desk: Desk, { id, token, leaseMs }: Renewal): RenewResult {
   const granted = leaseFor(leaseMs)
   held.until = performance.now() + granted
   const cancelled = desk.session.record.isCancelRequested(held.page, held.index)
-  return { state: cancelled ? 'cancelled' : 'renewed', leaseMs: granted, leaseExpiresAt: Date.now() + granted }
+  return { state: cancelled ? 'cancelled' : 'renewed', leaseMs: granted, leaseExpiresAt: now() + granted }
 }
 
 /** A claim that is to live longer than its lease would without us goes over to a longer one. */
@@ -81,7 +82,7 @@ async function move(desk: Desk, held: Held, holder: Holder): Promise<void> {
     consumer: held.consumer,
     taken,
     leaseMs: holder.ttlMs,
-    at: Date.now(),
+    at: now(),
     epoch: desk.meta.epoch,
     rows: [entryRow(entry)],
     places: [place],

@@ -9,7 +9,7 @@ import type { Desk, Held } from './desk.js'
 import type { Entry } from './entry.js'
 
 /** The largest result of an ack. */
-const MAX_RESULT_BYTES = 1_258_291
+const MAX_RESULT_BYTES = 1_400_000
 
 /** Carries out one command that carries no messages, on a change in the making. */
 export function settleOne(desk: Desk, change: Change, command: SettleCommand): SettleResult {

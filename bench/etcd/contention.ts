@@ -4,7 +4,7 @@ import { isLost, txnAnswered, txnAsked } from '../../test/support/servers/etcd-w
 import { fill } from '../messages.js'
 import { type Sample, type Scenario, timed } from '../runner.js'
 import type { Server } from './server.js'
-import { type Connection, type Product, scaled } from './store.js'
+import { BATCH, type Connection, type Product, scaled } from './store.js'
 
 const CONSUMERS = 8
 const MESSAGES = 1_600
@@ -36,7 +36,7 @@ async function share(server: Server, proxy: EtcdProxy, product: Product, n: numb
   const producer = await product.connect(server.url)
   const consumers = await Promise.all(Array.from({ length: CONSUMERS }, () => product.connect(proxy.url)))
   const store = await producer.open('bench')
-  await fill(count, (payloads) => store.enqueueAll(payloads))
+  await fill(count, (payloads) => store.enqueueAll(payloads), BATCH)
   const sample = await timed(count, () => consumeTogether(consumers, count, n))
   await Promise.all([producer, ...consumers].map((connection) => connection.close()))
   return { ...sample, amounts: amountsOf(proxy, count) }

@@ -4,6 +4,9 @@ import type { Consume, Payload } from '../messages.js'
 /** For all who have leases. */
 export const LEASE_MS = 30_000
 
+/** How many messages are put in at once to fill a queue. */
+export const BATCH = 200
+
 /** One queue. */
 export interface Store {
   /** One message in a call of its own. */

@@ -3,7 +3,7 @@ import { consumeAll, fill, PAYLOAD } from '../messages.js'
 import { type Contender, type Sample, type Scenario, timed } from '../runner.js'
 import { Raw } from './raw.js'
 import type { Server } from './server.js'
-import { type Product, type Store, scaled, withConnection } from './store.js'
+import { BATCH, type Product, type Store, scaled, withConnection } from './store.js'
 
 const CEILING = 'transactions that stand for nothing'
 const BASELINE = 'one transaction per message'
@@ -90,6 +90,6 @@ function enqueue(store: Store, count: number, atOnce: number): Promise<Sample> {
 }
 
 async function consume(store: Store, count: number, size: number): Promise<Sample> {
-  await fill(count, (payloads) => store.enqueueAll(payloads))
+  await fill(count, (payloads) => store.enqueueAll(payloads), BATCH)
   return timed(count, () => consumeAll(store.consume, size, count, () => 1))
 }

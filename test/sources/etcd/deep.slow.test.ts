@@ -11,6 +11,7 @@ import { isUnary, keysIn, Rig, rangesIn } from './rig.js'
 
 const FEW = 10
 const MANY = 100_000
+const BATCH = 500
 /** A deeper queue lets a look at the head see a window full of it, and no more. */
 const WINDOW = 256
 
@@ -28,12 +29,8 @@ beforeEach(() => {
 })
 
 async function fill(queue: Queue<string>, count: number, more: object = {}): Promise<void> {
-  for (let from = 0; from < count; from += 2_000) {
-    const batches = Array.from({ length: Math.ceil(Math.min(2_000, count - from) / 100) }, (_, index) => {
-      const size = Math.min(100, count - from - index * 100)
-      return queue.enqueueAll(Array.from({ length: size }, () => ({ payload: 'x', ...more })))
-    })
-    await Promise.all(batches)
+  for (let left = count; left > 0; left -= BATCH) {
+    await queue.enqueueAll(Array.from({ length: Math.min(BATCH, left) }, () => ({ payload: 'x', ...more })))
   }
 }
 
@@ -152,7 +149,7 @@ describe('a queue of a hundred thousand', () => {
   it('N53 that are delayed keep an idle consumer no busier than none', async () => {
     const proxy = await rig.use(startEtcdProxy(server.port))
     const filler = rig.queue(rig.backend(server.url))
-    await fill(filler, MANY / 5, { delayMs: 3_600_000 })
+    await fill(filler, MANY / 20, { delayMs: 3_600_000 })
     const queue = rig.queue(rig.backend(proxy.url), {}, filler.name)
     const waiting = followed(queue)
     await until('it watches', () => proxy.messagesIn('Watch/Watch') > 0)

@@ -123,7 +123,7 @@ describe('a batch', () => {
 
 describe('one message', () => {
   it('E2 may be nearly as large as a request', async () => {
-    const queue = proxied<Uint8Array>({ codec: bytes() })
+    const queue = proxied<Uint8Array>({ codec: bytes(), limits: { maxPayloadBytes: 2 * MIB } })
     const payload = Buffer.alloc(1.15 * MIB, 7)
     await queue.enqueue(payload, { id: 'large' })
     const delivery = await queue.receive()

@@ -34,39 +34,18 @@ const TROUBLES: readonly (readonly [string, Trouble])[] = [
       const leader = await cluster.leader()
       await leader.kill()
       await until('there is another', () => leads(cluster, leader))
-      await pause(2_000)
+      await pause(1_000)
       await leader.restart()
     },
   ],
   [
-    'E16 one leader after the other is killed',
-    async (cluster) => {
-      for (let round = 0; round < 3; round += 1) {
-        const leader = await cluster.leader()
-        await leader.restart()
-        await cluster.ready()
-        await pause(200)
-      }
-    },
-  ],
-  [
-    'E16, N81 the leader freezes for longer than the lease',
+    'E16, A10, N81 the leader freezes for longer than the lease',
     async (cluster) => {
       const leader = await cluster.leader()
       leader.freeze()
       await until('there is another', () => leads(cluster, leader))
       await pause(LONGER_MS)
       leader.thaw()
-      await cluster.ready()
-    },
-  ],
-  [
-    'A10 a follower freezes for longer than the lease',
-    async (cluster) => {
-      const follower = await cluster.follower()
-      follower.freeze()
-      await pause(LONGER_MS)
-      follower.thaw()
       await cluster.ready()
     },
   ],
@@ -101,7 +80,7 @@ const TROUBLES: readonly (readonly [string, Trouble])[] = [
   ],
 ]
 
-describe.concurrent('three members of which, in mid-work,', () => {
+describe('three members of which, in mid-work,', () => {
   it.for(TROUBLES)('%s: everything is handled once, and no call fails', async ([, trouble], { onTestFinished }) => {
     const { rig, cluster } = await ground(onTestFinished)
     const queues = [1, 2, 3].map(() => rig.queue<string>(rig.backend(cluster.hosts), { leaseMs: 3_000 }, 'work'))
@@ -140,7 +119,7 @@ describe.concurrent('three members of which, in mid-work,', () => {
   })
 })
 
-describe.concurrent('a client of one member alone', () => {
+describe('a client of one member alone', () => {
   it('N81, N80, C1 loses its claims when that member is cut off for longer than the lease, and goes on after', async ({
     onTestFinished,
   }) => {
@@ -197,7 +176,7 @@ describe.concurrent('a client of one member alone', () => {
   })
 })
 
-describe.concurrent('a cluster without a majority', () => {
+describe('a cluster without a majority', () => {
   it('N78, A8, E16 is an outage and no emptiness, and all goes on when there is one again', async ({
     onTestFinished,
   }) => {

@@ -7,13 +7,13 @@ import { BackendUnavailableError, QueueFullError } from '../../errors.js'
 import type { Change, Death } from './change.js'
 import type { Compare, KeyValue } from './client.js'
 import type { Arrivals, Desk, StoredArrivals } from './desk.js'
-import { decodeEntry, decodeMessage, type Entry, type EntryRow, entryOf } from './entry.js'
 import { readBound } from './enqueueing.js'
+import { decodeEntry, decodeMessage, type Entry, type EntryRow, entryOf } from './entry.js'
 import { type ClaimedRow, claimedRows, find } from './inspection.js'
-import { type Meta, encodeMeta, unnamed, withSettings } from './meta.js'
+import { encodeMeta, type Meta, unnamed, withSettings } from './meta.js'
 import { forgetOutlived } from './outcomes.js'
-import { decode, encode } from './record.js'
 import { reckonAnew } from './reckoning.js'
+import { decode, encode } from './record.js'
 import type { SessionRecord } from './session-record.js'
 import { get, head, modIs, only, packed, put, remove } from './txn.js'
 
@@ -48,10 +48,16 @@ async function changeMeta(desk: Desk, change: (meta: Meta) => Meta): Promise<Sha
     const before = desk.meta
     const wanted = change(before)
     if (wanted === before) return before.settings
-    const reply = await desk.host.client().txn(
-      { compare: [modIs(keys.meta, before.mod)], then: [put(keys.meta, encodeMeta(wanted))], otherwise: [get(keys.meta)] },
-      DEADLINE_MS,
-    )
+    const reply = await desk.host
+      .client()
+      .txn(
+        {
+          compare: [modIs(keys.meta, before.mod)],
+          then: [put(keys.meta, encodeMeta(wanted))],
+          otherwise: [get(keys.meta)],
+        },
+        DEADLINE_MS,
+      )
     if (reply.succeeded) {
       desk.meta = { ...wanted, mod: reply.revision }
       return wanted.settings
@@ -63,7 +69,7 @@ async function changeMeta(desk: Desk, change: (meta: Meta) => Meta): Promise<Sha
 /** Makes a change until nothing of what it rests on has changed meanwhile. `plan` answers undefined where nothing is to be done. */
 async function until<R>(desk: Desk, plan: () => Promise<Step<R> | { readonly result: R }>): Promise<R> {
   for (let losses = 0; losses < MAX_LOSSES; losses += 1) {
-    const step = await patiently(desk, plan)
+    const step = await desk.patiently(plan)
     if (!('draft' in step)) return step.result
     const ops = [...step.change.finished(), desk.session.putOf(step.draft)]
     const outcome = await desk.session.commit({ compare: step.compare, then: packed(ops, 20), otherwise: [] })
@@ -78,19 +84,6 @@ async function until<R>(desk: Desk, plan: () => Promise<Step<R> | { readonly res
     if (losses > 1) await sleep(Math.random() * Math.min(losses, 10))
   }
   throw new BackendUnavailableError(`others have changed the same ${MAX_LOSSES} times`)
-}
-
-/** What has been done of a request must not be forgotten because a read after it fails: that is read again. */
-async function patiently<T>(desk: Desk, read: () => Promise<T>): Promise<T> {
-  for (let attempt = 0; ; attempt += 1) {
-    try {
-      return await read()
-    } catch (error) {
-      if (!(error instanceof BackendUnavailableError) || desk.session.closed) throw error
-      desk.host.onTrouble(error)
-      await sleep(Math.min(20 * 2 ** attempt, 1_000) * (0.5 + Math.random() / 2))
-    }
-  }
 }
 
 interface Step<R> {
@@ -110,7 +103,8 @@ export function cancel(desk: Desk, id: string): Promise<CancelReply> {
     if (found.state === 'ended') return { result: (await forgetOutlived(desk)).has(id) ? 'unknown' : 'finished' }
     const draft = desk.session.record.draft('itself')
     const change = desk.change(draft)
-    if (found.state === 'claimed') return { ...requestCancel(desk, change, draft, found.row, found.record, found.mod), result: 'cancelling' }
+    if (found.state === 'claimed')
+      return { ...requestCancel(desk, change, draft, found.row, found.record, found.mod), result: 'cancelling' }
     change.takeOff(found.state, found.key, found.entry)
     change.endCancelled(found.entry)
     return { draft, change, compare: [modIs(found.key, found.mod)], result: 'cancelled' }
@@ -210,7 +204,11 @@ interface StoredDeath {
 }
 
 async function readDead(desk: Desk, ids: readonly string[]): Promise<StoredDeath[]> {
-  const { results } = await desk.read(get(desk.keys.meta), get(desk.keys.arrivals), ...ids.map((id) => get(`${desk.keys.dead}${id}`)))
+  const { results } = await desk.read(
+    get(desk.keys.meta),
+    get(desk.keys.arrivals),
+    ...ids.map((id) => get(`${desk.keys.dead}${id}`)),
+  )
   desk.noteMeta(only(results[0]))
   desk.noteArrivals(only(results[1]))
   return results.slice(2).flatMap((result) => {
@@ -269,7 +267,10 @@ export async function requeueDead(desk: Desk, ids: readonly string[]): Promise<b
   return firsts(ids, back)
 }
 
-async function revive(desk: Desk, ids: readonly string[]): Promise<Step<readonly string[]> | { readonly result: readonly string[] }> {
+async function revive(
+  desk: Desk,
+  ids: readonly string[],
+): Promise<Step<readonly string[]> | { readonly result: readonly string[] }> {
   const dead = await readDead(desk, ids)
   if (dead.length === 0) return { result: [] }
   await checkRoom(desk, dead)
@@ -309,7 +310,8 @@ async function checkRoom(desk: Desk, dead: readonly StoredDeath[]): Promise<void
   if (maxLength === null && maxBytes === null) return
   const held = await readBound(desk)
   const bytes = dead.reduce((sum, { entry }) => sum + entry.size, 0)
-  if (maxLength !== null && held.length + dead.length > maxLength) throw new QueueFullError(desk.queue, 'maxLength', maxLength)
+  if (maxLength !== null && held.length + dead.length > maxLength)
+    throw new QueueFullError(desk.queue, 'maxLength', maxLength)
   if (maxBytes !== null && held.bytes + bytes > maxBytes) throw new QueueFullError(desk.queue, 'maxBytes', maxBytes)
 }
 

@@ -44,11 +44,13 @@ export class EtcdBackend implements Backend, DriverHost {
 
   /** Lets every owner close in its own way, which needs the server, and only then lets go of it. */
   close(): Promise<void> {
-    this.#closing ??= Promise.allSettled([...this.#owners.values()].map(async (owner) => owner.close())).then(async () => {
-      await Promise.allSettled([...this.#owners.keys()].map(async (driver) => driver.close()))
-      this.usable = false
-      this.#letGoOfServer()
-    })
+    this.#closing ??= Promise.allSettled([...this.#owners.values()].map(async (owner) => owner.close())).then(
+      async () => {
+        await Promise.allSettled([...this.#owners.keys()].map(async (driver) => driver.close()))
+        this.usable = false
+        this.#letGoOfServer()
+      },
+    )
     return this.#closing
   }
 

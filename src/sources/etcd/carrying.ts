@@ -73,7 +73,10 @@ class Carrying {
     const result = packs.length === 0 ? settleOne(desk, change, this.#command) : this.#end(change, held)
     const outcome = await desk.session.commit({
       compare: packs.flatMap((parcel) => this.#compare(parcel)),
-      then: packed([...change.finished(), desk.session.putOf(draft), ...packs.flatMap((parcel) => this.#ops(parcel))], 20),
+      then: packed(
+        [...change.finished(), desk.session.putOf(draft), ...packs.flatMap((parcel) => this.#ops(parcel))],
+        20,
+      ),
       otherwise: [],
     })
     if (outcome.kind === 'lost' || outcome.kind === 'changed') {

@@ -4,7 +4,7 @@
  */
 import { DELIVERIES_PER_ATTEMPT, ERRORS_KEPT } from '../../driver.js'
 import type { Op } from './client.js'
-import { type End, type Entry, encodeEntry, encodeMessage, entryRow, type Header } from './entry.js'
+import { type End, type Entry, type EntryRow, encodeEntry, encodeMessage, entryRow, type Header } from './entry.js'
 import { endOf, fixed, INSTANT_DIGITS, type Keys } from './keys.js'
 import type { Meta } from './meta.js'
 import { rankOf } from './rank.js'
@@ -17,6 +17,8 @@ import { put, remove, removeRange } from './txn.js'
 export interface News {
   /** Something is ready. */
   readonly ready?: boolean
+  /** The message that became ready, where it is one. */
+  readonly entry?: EntryRow
   /** Something is due then. */
   readonly dueAt?: number
   /** The cancel of these claimed messages was requested. */
@@ -45,7 +47,8 @@ export class Change {
   readonly #endedElsewise: string[] = []
   readonly #cancels: string[] = []
   readonly now = now()
-  #ready = false
+  #ready = 0
+  #single: Entry | undefined
   #dueAt = 0
   #deaths = 0
 
@@ -83,10 +86,11 @@ export class Change {
   /** Puts a message that is nowhere else among the ready ones. `wasAt` is where its place was last recorded. */
   makeReady(entry: Entry, wasAt: string | undefined): void {
     this.record.count('ready')
-    this.#ready = true
+    this.#ready += 1
     if (entry.expiresAt > 0) this.#due(entry.expiresAt)
     const place = `r/${rankOf(entry, this.meta)}`
-    this.ops.push(...this.placed(this.#recorded(entry, place, wasAt), place))
+    this.#single = this.#recorded(entry, place, wasAt)
+    this.ops.push(...this.placed(this.#single, place))
   }
 
   /** Puts a message that is nowhere else among the delayed ones. */
@@ -103,7 +107,10 @@ export class Change {
     this.record.count('bytes', -entry.size)
     const order = `${fixed(this.now, INSTANT_DIGITS)}${this.name}${this.session}${fixed(this.#deaths++, 3)}`
     const death: Death = { entry: entryRow(entry), reason, attempts, deadAt: this.now, order }
-    this.ops.push(put(`${this.keys.dead}${entry.id}`, encode(death)), put(`${this.keys.deaths}${order}`, encode(entry.id)))
+    this.ops.push(
+      put(`${this.keys.dead}${entry.id}`, encode(death)),
+      put(`${this.keys.deaths}${order}`, encode(entry.id)),
+    )
     this.#endedElsewise.push(entry.id)
   }
 
@@ -178,7 +185,8 @@ export class Change {
   /** What waiters have to hear of, if there is anything. */
   get news(): News | undefined {
     const news: News = {
-      ...(this.#ready && { ready: true }),
+      ...(this.#ready > 0 && { ready: true }),
+      ...(this.#ready === 1 && this.#single && { entry: entryRow(this.#single) }),
       ...(this.#dueAt > 0 && { dueAt: this.#dueAt }),
       ...(this.#cancels.length > 0 && { cancels: this.#cancels }),
       ...(this.#endedElsewise.length > 0 && { ended: this.#endedElsewise }),

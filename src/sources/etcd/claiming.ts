@@ -9,9 +9,11 @@ import { decodeMessage, type Entry, type EntryRow, entryOf, entryRow } from './e
 import { after } from './keys.js'
 import type { Job } from './lane.js'
 import type { Holder } from './leases.js'
-import { isDue, maintain } from './maintenance.js'
+import { dropUnreadable, isDue, maintain } from './maintenance.js'
 import { trimmedOwn, trimOwn } from './outcomes.js'
+import { leaseFor, type Page } from './page.js'
 import { decode, encode } from './record.js'
+import { recoverNowAndThen } from './recovery.js'
 import type { SessionRecord } from './session-record.js'
 import { settleOne } from './settling.js'
 import { now } from './time.js'
@@ -40,23 +42,6 @@ const MAX_SETTLEMENT_BYTES = 1_000_000
 const MAX_READ_BYTES = 1_000_000
 /** How often what was lost to others is tried again before it is given back. */
 const MAX_LOSSES = 50
-
-/** What a page of claims holds. */
-export interface Page {
-  readonly consumer: string
-  readonly taken: boolean
-  readonly leaseMs: number
-  readonly at: number
-  readonly epoch: number
-  readonly rows: readonly EntryRow[]
-  /** Their places, without the name of the queue. */
-  readonly places: readonly string[]
-}
-
-/** A lease as it can be granted: whole seconds, two at least. */
-export function leaseFor(ms: number): number {
-  return Math.max(2, Math.ceil(ms / 1_000)) * 1_000
-}
 
 interface Wish {
   readonly job: Job<ClaimRequest, ClaimReply>
@@ -88,7 +73,8 @@ class Turn {
   }
 
   async run(): Promise<void> {
-    for (const { job } of this.#wishes) if (job.input.signal?.aborted) job.asked.succeed({ ...NOTHING, withdrawn: true })
+    for (const { job } of this.#wishes)
+      if (job.input.signal?.aborted) job.asked.succeed({ ...NOTHING, withdrawn: true })
     try {
       await this.#work()
     } catch (error) {
@@ -103,6 +89,11 @@ class Turn {
     let known = head !== undefined && head.candidates.length > 0 ? head : undefined
     while (this.#settlements.length > 0 || this.#wanted > 0) {
       if (this.#settlements.length === 0 && known === undefined) known = await this.#look()
+      if (known && known.unreadable.length > 0 && this.#settlements.length === 0) {
+        await dropUnreadable(this.#desk, known.unreadable)
+        known = undefined
+        continue
+      }
       if (known && isDue(known.dueAt)) {
         if (this.#settlements.length > 0) known = undefined
         else if (await maintain(this.#desk)) {
@@ -110,7 +101,11 @@ class Turn {
           continue
         }
       }
-      if (this.#settlements.length === 0 && (known?.candidates.length ?? 0) === 0) break
+      if (this.#settlements.length === 0 && (known?.candidates.length ?? 0) === 0) {
+        if (known?.complete && !(await recoverNowAndThen(this.#desk))) break
+        known = undefined
+        continue
+      }
       if (this.#settlements.length === 0 && this.#desk.meta.paused) break
       known = await this.#step(known)
     }
@@ -135,7 +130,7 @@ class Turn {
   }
 
   #look(): Promise<Head> {
-    return this.#desk.readHead(windowFor(this.#wanted))
+    return this.#desk.readHead(this.#wanted, windowFor(this.#wanted))
   }
 
   /** One transaction: settlements up to the limits, and claims if there is room. */
@@ -151,11 +146,16 @@ class Turn {
     const mayClaim = isLast && change.news?.ready !== true && !desk.meta.paused
     const claiming = mayClaim && known ? await this.#claiming(known, draft) : undefined
     if (claiming === undefined && changesNothing) {
+      // An answer says that the store was reached.
+      if (settled.length > 0) await desk.read(get(desk.session.key))
       this.#conclude(settled)
       return undefined
     }
     const ops = packed(change.finished(), MOST_GROUPS)
-    const look = this.#wishes.length > 0 ? desk.headOps(windowFor(this.#wishes.reduce((sum, { job }) => sum + job.input.max, 0))) : []
+    const look =
+      this.#wishes.length > 0
+        ? desk.headOps(windowFor(this.#wishes.reduce((sum, { job }) => sum + job.input.max, 0)))
+        : []
     const outcome = await desk.session.commit({
       compare: trim.pages.map(({ key, mod }) => modIs(key, mod)),
       then: [...ops, claiming?.op ?? desk.session.putOf(draft), ...look],
@@ -253,7 +253,8 @@ class Turn {
     const [meta, live] = leafOf(result).results.slice(1)
     desk.noteMeta(only(meta))
     if (only(live) === undefined) desk.leases.gone(holder)
-    if (this.#losses >= MAX_LOSSES) for (const { job } of this.#open) job.asked.succeed({ claims: [], paused: false, nextDueMs: 0 })
+    if (this.#losses >= MAX_LOSSES)
+      for (const { job } of this.#open) job.asked.succeed({ claims: [], paused: false, nextDueMs: 0 })
   }
 
   async #grant(claiming: Claiming, granted: Granted, revision: number): Promise<void> {
@@ -271,7 +272,7 @@ class Turn {
     const desk = this.#desk
     desk.prune()
     if (!record.pages.has(claiming.page)) return
-    const { results } = await desk.read(get(pageKey(desk.keys, desk.session.name, claiming.page)))
+    const { results } = await desk.patiently(() => desk.read(get(pageKey(desk.keys, desk.session.name, claiming.page))))
     const stored = only(results[0])
     if (stored === undefined) return
     const page = decode<Page>(stored.value, 'a page of claims')
@@ -297,7 +298,8 @@ class Turn {
       wish.claims.push(claimOf(held, payloads[index], revision * 128 + index, leaseMs))
     })
     desk.host.onClaims()
-    for (const { job, claims } of wishes) if (claims.length === job.input.max) job.asked.succeed({ claims, paused: false })
+    for (const { job, claims } of wishes)
+      if (claims.length === job.input.max) job.asked.succeed({ claims, paused: false })
   }
 
   #answer(): void {
@@ -438,7 +440,7 @@ async function readPayloads(
       to += 1
     }
     const gets = rows.slice(from, to).map(({ entry }) => get(`${desk.keys.messages}${entry.id}`))
-    const { results } = await desk.read(...gets)
+    const { results } = await desk.patiently(() => desk.read(...gets))
     payloads.push(...results.map((result) => only(result)?.value))
     from = to
   }
@@ -447,7 +449,7 @@ async function readPayloads(
 
 function claimOf(held: Held, stored: Buffer | undefined, fence: number, leaseMs: number): Claim {
   const { entry, id, token } = held
-  const { value, bytes } = stored === undefined ? LOST : decodeMessage(stored)
+  const { value, bytes } = payloadOf(stored)
   return {
     id,
     token,
@@ -461,6 +463,15 @@ function claimOf(held: Held, stored: Buffer | undefined, fence: number, leaseMs:
     enqueuedAt: value.enqueuedAt,
     leaseMs,
     leaseExpiresAt: now() + leaseMs,
+  }
+}
+
+/** What is gone or cannot be read is handed over without a byte, which no codec takes: so it goes to the dead letters. */
+function payloadOf(stored: Buffer | undefined): ReturnType<typeof decodeMessage> {
+  try {
+    return stored === undefined ? LOST : decodeMessage(stored)
+  } catch {
+    return LOST
   }
 }
 

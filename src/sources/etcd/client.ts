@@ -14,7 +14,13 @@ export interface Compare {
 }
 
 export type Op =
-  | { readonly kind: 'get'; readonly key: string; readonly end?: string; readonly limit?: number; readonly keysOnly?: boolean }
+  | {
+      readonly kind: 'get'
+      readonly key: string
+      readonly end?: string
+      readonly limit?: number
+      readonly keysOnly?: boolean
+    }
   | { readonly kind: 'put'; readonly key: string; readonly value: Buffer; readonly lease?: string }
   | { readonly kind: 'delete'; readonly key: string; readonly end?: string }
   | { readonly kind: 'txn'; readonly txn: Txn }
@@ -38,6 +44,8 @@ export interface Result {
   readonly kvs: readonly KeyValue[]
   /** There is more than the limit let through. */
   readonly more: boolean
+  /** How many keys there are in the range, whatever the limit. */
+  readonly count: number
   readonly deleted: number
   readonly succeeded: boolean
   readonly results: readonly Result[]
@@ -93,6 +101,8 @@ export interface Watch {
 
 /** One store. Nothing is repeated by the client itself: what fails has been sent at most once. */
 export interface EtcdClient {
+  /** How many members of the cluster it knows. A call that fails is followed by one to another. */
+  readonly members: number
   /** One step. Rejects with `BackendUnavailableError` where it may or may not have been carried out. */
   txn(txn: Txn, deadlineMs: number): Promise<TxnReply>
   grant(ttlS: number, deadlineMs: number): Promise<Lease>

@@ -2,20 +2,29 @@
  * What all that an opened queue does shares: its session, the claims that it holds, and what it knows of the queue.
  */
 import { randomBytes } from 'node:crypto'
-import type { EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { LeaseState } from '../../driver.js'
+import { BackendUnavailableError, StoreVersionError } from '../../errors.js'
 import { Change } from './change.js'
+import type { EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
 import { decodeEntry, type Entry, type EntryRow, entryOf } from './entry.js'
+import type { Seen } from './folding.js'
 import { arrivalText, COUNT_DIGITS, fixed, INSTANT_DIGITS, type Keys, keysOf } from './keys.js'
-import { type Holder, Leases, type LeaseNews } from './leases.js'
-import { OutcomeCount } from './outcome-count.js'
+import { type Holder, Leases } from './leases.js'
 import { decodeMeta, type Meta, NO_META } from './meta.js'
+import { OutcomeCount } from './outcome-count.js'
 import { rankOf } from './rank.js'
 import { decode } from './record.js'
 import { OwnSession } from './session.js'
 import type { SessionRecord } from './session-record.js'
-import { get, head, only } from './txn.js'
+import { get, only, range } from './txn.js'
+import { DueWindow, ReadyWindow } from './windows.js'
 
 const READ_DEADLINE_MS = 2_000
+/** Where another member can be asked. */
+const SHORT_DEADLINE_MS = 600
+const FIRST_BACKOFF_MS = 20
+const LONGEST_BACKOFF_MS = 1_000
 
 /** A claim that this session holds. */
 export interface Held {
@@ -44,6 +53,8 @@ export interface Candidate {
 export interface Head {
   readonly revision: number
   readonly candidates: readonly Candidate[]
+  /** What stands among them and is no entry. */
+  readonly unreadable: readonly { readonly key: string; readonly mod: number }[]
   /** There is nothing ready besides. */
   readonly complete: boolean
   /** When the next delayed message is due, or the next time to live ends; 0 for never. */
@@ -69,7 +80,7 @@ export interface StoredArrivals {
 export interface DeskHost {
   readonly client: () => EtcdClient
   onTrouble(error: Error): void
-  onLease(news: LeaseNews): void
+  onLease(state: LeaseState): void
   /** The lease of a claim is gone before its time. */
   onClaimLost(id: string): void
   /** Something is to be done by then: see to it. */
@@ -88,8 +99,16 @@ export class Desk {
   readonly visited = new Map<string, Desk>()
   /** How many messages and bytes the queue holds at most, as long as arrivals stand where they stood. */
   bound: { readonly mod: number; readonly length: number; readonly bytes: number } | undefined
+  /** Sessions of others, as they were when we last looked. */
+  seen: ReadonlyMap<string, Seen> = new Map()
+  /** When we last looked for claims whose owner is gone. */
+  recoveredAt = Number.NEGATIVE_INFINITY
   /** Claims that found nothing left of what they had seen. */
   lostClaims = 0
+  readonly #ready: ReadyWindow
+  readonly #delayed: DueWindow
+  readonly #expiring: DueWindow
+  #limit = 0
   #names = 0
 
   constructor(
@@ -98,11 +117,19 @@ export class Desk {
     readonly host: DeskHost,
   ) {
     const name = randomBytes(6).toString('hex')
+    this.#ready = new ReadyWindow(keys.ready)
+    this.#delayed = new DueWindow(keys.delayed)
+    this.#expiring = new DueWindow(keys.expiring)
     this.session = new OwnSession(name, { client: host.client, keys, onTrouble: (error) => host.onTrouble(error) })
-    this.leases = new Leases(host.client, keys, (news) => {
-      if (news === 'expired') this.onLeaseGone()
-      host.onLease(news)
-    })
+    this.leases = new Leases(
+      host.client,
+      keys,
+      (state) => {
+        if (state === 'expired') this.onLeaseGone()
+        host.onLease(state)
+      },
+      (holder) => [...this.claims.values()].some((held) => held.holder === holder),
+    )
   }
 
   /** A change of our own, on a draft of our record. */
@@ -119,7 +146,25 @@ export class Desk {
 
   /** Reads in one step, and repeats nothing. */
   read(...ops: Op[]): Promise<TxnReply> {
-    return this.host.client().txn({ compare: [], then: ops, otherwise: [] }, READ_DEADLINE_MS)
+    return this.host
+      .client()
+      .txn(
+        { compare: [], then: ops, otherwise: [] },
+        this.host.client().members > 1 ? SHORT_DEADLINE_MS : READ_DEADLINE_MS,
+      )
+  }
+
+  /** Reads what must be known after something was done: asks until it is answered, and says so meanwhile. */
+  async patiently<T>(read: () => Promise<T>): Promise<T> {
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await read()
+      } catch (error) {
+        if (!(error instanceof BackendUnavailableError) || this.session.closed) throw error
+        this.host.onTrouble(error)
+        await sleep(Math.min(FIRST_BACKOFF_MS * 2 ** attempt, LONGEST_BACKOFF_MS) * (0.5 + Math.random() / 2))
+      }
+    }
   }
 
   noteMeta(stored: KeyValue | undefined): void {
@@ -137,28 +182,45 @@ export class Desk {
   /** What {@link noteHead} takes. */
   headOps(limit: number): Op[] {
     const { keys } = this
-    return [head(keys.ready, limit), head(keys.delayed, 1), head(keys.expiring, 1)]
+    this.#limit = limit
+    return [
+      range(keys.ready, this.#ready.end, limit),
+      range(keys.delayed, this.#delayed.end, 1),
+      range(keys.expiring, this.#expiring.end, 1),
+    ]
   }
 
   noteHead(results: readonly Result[], revision: number): Head {
     const [ready] = results
-    const candidates = (ready?.kvs ?? []).map(({ key, mod, value }) => ({ key, mod, entry: decodeEntry(value) }))
-    this.head = { revision, candidates, complete: ready?.more === false, dueAt: this.dueIn(results) }
+    const candidates: Candidate[] = []
+    const unreadable: { key: string; mod: number }[] = []
+    for (const { key, mod, value } of ready?.kvs ?? []) {
+      const entry = readable(value)
+      if (entry) candidates.push({ key, mod, entry })
+      else unreadable.push({ key, mod })
+    }
+    const complete = this.#ready.isWhole && ready?.more === false
+    this.#ready.note(ready?.count ?? 0, this.#limit, ready?.kvs.at(-1)?.key)
+    this.head = { revision, candidates, unreadable, complete, dueAt: this.dueIn(results) }
     return this.head
   }
 
   /** When something is due next, of what {@link headOps} read; 0 for never. */
   dueIn([, delayed, expiring]: readonly Result[]): number {
-    const dues = [instantIn(this.keys.delayed, only(delayed)), instantIn(this.keys.expiring, only(expiring))]
+    const { keys } = this
+    const dues = [
+      this.#delayed.note(delayed?.count ?? 0, instantIn(keys.delayed, only(delayed))),
+      this.#expiring.note(expiring?.count ?? 0, instantIn(keys.expiring, only(expiring))),
+    ]
     const dueAt = Math.min(...dues.filter((at) => at > 0))
     return Number.isFinite(dueAt) ? dueAt : 0
   }
 
-  /** Something has arrived: if nothing was ready before it, it is what may be claimed. */
-  noteArrived({ e }: StoredArrivals, mod: number): void {
+  /** A message became ready: if nothing was before it, it is what may be claimed. */
+  noteReady(row: EntryRow, mod: number): void {
     const { head } = this
-    if (e === undefined || head === undefined || !head.complete || head.candidates.length > 0 || mod <= head.revision) return
-    const entry = entryOf(e)
+    if (head === undefined || !head.complete || head.candidates.length > 0 || mod <= head.revision) return
+    const entry = entryOf(row)
     const key = `${this.keys.ready}${rankOf(entry, this.meta)}`
     this.head = { ...head, revision: mod, candidates: [{ key, mod, entry }] }
   }
@@ -168,10 +230,15 @@ export class Desk {
     if (this.head && (this.head.dueAt === 0 || at < this.head.dueAt)) this.head = { ...this.head, dueAt: at }
   }
 
-  async readHead(limit: number): Promise<Head> {
-    const { results, revision } = await this.read(get(this.keys.meta), ...this.headOps(limit))
-    this.noteMeta(only(results[0]))
-    return this.noteHead(results.slice(1), revision)
+  /** The first ready messages: as many as wanted, or all there are. */
+  async readHead(wanted: number, limit: number): Promise<Head> {
+    for (;;) {
+      const { results, revision } = await this.read(get(this.keys.meta), ...this.headOps(limit))
+      this.noteMeta(only(results[0]))
+      const head = this.noteHead(results.slice(1), revision)
+      if (head.complete || head.candidates.length >= wanted || results[1]?.more) return head
+      this.#ready.widen()
+    }
   }
 
   /** When the first of our claims lapses, by our monotonic clock. */
@@ -216,6 +283,16 @@ export class Desk {
   /** Where something stands that arrives with the next transaction. */
   arrival(index: number): string {
     return arrivalText({ turn: this.arrivals.turn + 1, index })
+  }
+}
+
+/** What somebody has written by hand must not stop a queue. */
+function readable(value: Buffer): Entry | undefined {
+  try {
+    return decodeEntry(value)
+  } catch (error) {
+    if (error instanceof StoreVersionError) throw error
+    return undefined
   }
 }
 

@@ -24,7 +24,7 @@ import type {
   SweepReply,
 } from '../../driver.js'
 import { refused, replied } from '../../driver.js'
-import { ClosedError, describeValue, UnsupportedError } from '../../errors.js'
+import { BackendUnavailableError, ClosedError, describeValue, UnsupportedError } from '../../errors.js'
 import { carries } from '../local/settle-results.js'
 import { adoptSettings, cancel, configure, purge, purgeDead, requeueDead, setPaused } from './administration.js'
 import { settleCarrying } from './carrying.js'
@@ -32,6 +32,7 @@ import { type ConsumeJob, consume } from './claiming.js'
 import type { EtcdClient } from './client.js'
 import { Desk } from './desk.js'
 import { checkBatch, type EnqueueJob, enqueue } from './enqueueing.js'
+import { isOutOfSpace } from './errors.js'
 import { foldOwn } from './folding.js'
 import { Hints } from './hints.js'
 import { find, listClaimed, listDead, listPlaced, outcomeIn, statsOf } from './inspection.js'
@@ -82,7 +83,7 @@ export class EtcdDriver implements QueueDriver {
     this.#desk = new Desk(queue, keys, {
       client: host.client,
       onTrouble: (error) => this.#lane.trouble(error),
-      onLease: () => {},
+      onLease: (state) => this.#hints.tell({ kind: 'lease', state }),
       // Whoever holds it asks, and hears that it is stale.
       onClaimLost: (id) => this.#hints.tell({ kind: 'cancel', id }),
       onClaims: () => this.#watchClaims(),
@@ -91,7 +92,7 @@ export class EtcdDriver implements QueueDriver {
       client: host.client,
       keys,
       onDue: (at) => this.#desk.noteDue(at),
-      onArrived: (arrivals, mod) => this.#desk.noteArrived(arrivals, mod),
+      onReady: (entry, mod) => this.#desk.noteReady(entry, mod),
       onMarkerGone: (lease) => this.#markerGone(lease),
       onMetaChanged: ({ type, key, value, mod }) => {
         if (type === 'put') this.#desk.noteMeta({ key, value, mod, create: mod })
@@ -153,7 +154,9 @@ export class EtcdDriver implements QueueDriver {
   }
 
   list(state: StoredMessage['state'], page: Page): Reply<Paged<StoredMessage>> {
-    return this.#upToDate(() => (state === 'claimed' ? listClaimed(this.#desk, page) : listPlaced(this.#desk, state, page)))
+    return this.#upToDate(() =>
+      state === 'claimed' ? listClaimed(this.#desk, page) : listPlaced(this.#desk, state, page),
+    )
   }
 
   deadLetters(page: Page): Reply<Paged<StoredDeadLetter>> {
@@ -222,9 +225,14 @@ export class EtcdDriver implements QueueDriver {
   }
 
   async #consume(jobs: readonly ConsumeJob[]): Promise<void> {
-    await this.#lapse()
-    await consume(this.#desk, jobs)
-    await trimOutcomes(this.#desk)
+    try {
+      await this.#lapse()
+      await consume(this.#desk, jobs)
+      await trimOutcomes(this.#desk)
+    } catch (error) {
+      // Consumers can wait for room; only who brings more is refused.
+      throw isOutOfSpace(error) ? new BackendUnavailableError((error as Error).message, { cause: error }) : error
+    }
   }
 
   async #alone(jobs: readonly Job<Solo, unknown>[]): Promise<void> {
@@ -241,7 +249,7 @@ export class EtcdDriver implements QueueDriver {
       moved += some
     }
     await forgetOutlived(this.#desk)
-    const head = await this.#desk.readHead(1)
+    const head = await this.#desk.readHead(0, 1)
     const due = [...(head.dueAt > 0 ? [head.dueAt - now()] : []), this.#desk.lapsesAt - performance.now()]
     const next = Math.min(...due)
     return Number.isFinite(next) ? { moved, nextDueMs: Math.max(0, next) } : { moved }

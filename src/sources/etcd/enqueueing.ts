@@ -9,12 +9,12 @@ import { sizeOf } from '../local/admission.js'
 import type { Change } from './change.js'
 import type { Compare, KeyValue, Op, Result } from './client.js'
 import type { Arrivals, Desk, StoredArrivals } from './desk.js'
-import { encodeMessage, type Entry, entryFor, entryRow, headerOf } from './entry.js'
+import { type Entry, encodeMessage, entryFor, entryRow, headerOf } from './entry.js'
 import { arrivalText, endOf, fixed, INSTANT_DIGITS } from './keys.js'
 import type { Failed, Job } from './lane.js'
 import { maintain, maintainIfDue, nothingDue } from './maintenance.js'
-import { forgetOutlived } from './outcomes.js'
 import { oldestReady } from './oldest.js'
+import { forgetOutlived } from './outcomes.js'
 import { rankOf } from './rank.js'
 import { encode } from './record.js'
 import { SessionRecord, sumOf } from './session-record.js'
@@ -254,6 +254,7 @@ export class Admission {
   applied(revision: number): void {
     const desk = this.#desk
     desk.arrivals = { turn: desk.arrivals.turn + 1, mod: revision }
+    if (this.#single && this.messages.length === 1) desk.noteReady(entryRow(this.#single), revision)
     if (desk.bound) {
       const { length, bytes } = desk.bound
       desk.bound = { mod: revision, length: length + this.messages.length, bytes: bytes + this.#bytes }
@@ -300,7 +301,11 @@ export class Admission {
     if (fresh.length === 0 || (limits.maxLength === null && limits.maxBytes === null)) return undefined
     const wanted = { length: fresh.length, bytes: fresh.reduce((sum, message) => sum + sizeOf(message), 0) }
     const desk = this.#desk
-    if (desk.bound?.mod === desk.arrivals.mod && desk.bound.mod > 0 && this.#exceeded(desk.bound, wanted, leaving) === undefined) {
+    if (
+      desk.bound?.mod === desk.arrivals.mod &&
+      desk.bound.mod > 0 &&
+      this.#exceeded(desk.bound, wanted, leaving) === undefined
+    ) {
       return undefined
     }
     const held = await readBound(desk)

@@ -29,13 +29,37 @@ type EntryRow = [string, number, number, number, string, number, number, number,
 export function entryRow(entry: Entry): EntryRow {
   const { id, priority, size, arrivedAt, arrival, attempt, deliveries, expiresAt, buryExpired, errors, moved } = entry
   const flag = (value: boolean) => (value ? 1 : 0)
-  return [id, priority, size, arrivedAt, arrival, attempt, deliveries, expiresAt, flag(buryExpired), flag(moved), ...errors]
+  return [
+    id,
+    priority,
+    size,
+    arrivedAt,
+    arrival,
+    attempt,
+    deliveries,
+    expiresAt,
+    flag(buryExpired),
+    flag(moved),
+    ...errors,
+  ]
 }
 
 export function entryOf(row: EntryRow): Entry {
   const [id, priority, size, arrivedAt, arrival, attempt, deliveries, expiresAt, bury, moved, ...errors] = row
   const buryExpired = bury === 1
-  return { id, priority, size, arrivedAt, arrival, attempt, deliveries, expiresAt, buryExpired, errors, moved: moved === 1 }
+  return {
+    id,
+    priority,
+    size,
+    arrivedAt,
+    arrival,
+    attempt,
+    deliveries,
+    expiresAt,
+    buryExpired,
+    errors,
+    moved: moved === 1,
+  }
 }
 
 export type { EntryRow }

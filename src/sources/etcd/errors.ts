@@ -12,7 +12,8 @@ const REFUSING =
   /no space|space exceeded|permission denied|authentication failed|invalid user|user name is empty|too large|too many operations|duplicate key|alarm|corrupt|auth.*not enabled|ResourceExhausted|larger than max/i
 
 /** gRPC's words for a call that may or may not have been carried out, or was not at all. */
-const UNAVAILABLE = /UNAVAILABLE|DEADLINE_EXCEEDED|CANCELLED|ABORTED|INTERNAL|UNKNOWN|OUT_OF_RANGE|RESOURCE_EXHAUSTED|closed/
+const UNAVAILABLE =
+  /UNAVAILABLE|DEADLINE_EXCEEDED|CANCELLED|ABORTED|INTERNAL|UNKNOWN|OUT_OF_RANGE|RESOURCE_EXHAUSTED|closed/
 
 /** The typed error for a call that failed: what the server refused is final, all else may be asked again. */
 export function asBackendError(error: unknown): MillraceError {
@@ -24,6 +25,11 @@ export function asBackendError(error: unknown): MillraceError {
     return new BackendUnavailableError(`etcd cannot be reached: ${message}`, { cause })
   }
   return new BackendError(`etcd refused: ${message}`, { cause })
+}
+
+/** The server's space is used up: it takes nothing until somebody makes room. */
+export function isOutOfSpace(error: unknown): boolean {
+  return error instanceof BackendError && /space exceeded|no space|NOSPACE/i.test(error.message)
 }
 
 /** A lease that has expired or was revoked. */

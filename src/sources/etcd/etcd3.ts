@@ -5,10 +5,32 @@
  * events of a watch that is cut twice, and hears late of a lease that is gone. So only its calls and streams are used, with
  * all of its own fault handling off: what is left is the protocol.
  */
-import { Etcd3, type ICompare, type IDeleteRangeRequest, type IOptions, type IPutRequest, type IRangeRequest, Namespace } from 'etcd3'
+import {
+  Etcd3,
+  type ICompare,
+  type IDeleteRangeRequest,
+  type IOptions,
+  type IPutRequest,
+  type IRangeRequest,
+  Namespace,
+} from 'etcd3'
 import { BackendUnavailableError, InvalidOptionError } from '../../errors.js'
-import type { Compare, EtcdClient, KeepAlive, KeepAliveListener, KeyValue, Lease, Op, Result, Txn, TxnReply, Watch, WatchListener } from './client.js'
+import type {
+  Compare,
+  EtcdClient,
+  KeepAlive,
+  KeepAliveListener,
+  KeyValue,
+  Lease,
+  Op,
+  Result,
+  Txn,
+  TxnReply,
+  Watch,
+  WatchListener,
+} from './client.js'
 import { asBackendError } from './errors.js'
+import { type Member, Members } from './members.js'
 
 /** A client of etcd3 or a namespace of one, whose options are copied, or the options of one. */
 export type EtcdTarget = Etcd3 | Namespace | EtcdOptions
@@ -59,7 +81,12 @@ interface OpenNamespace {
 function isNamespace(target: unknown): target is OpenNamespace {
   if (target instanceof Namespace) return true
   const candidate = target as { kv?: unknown; prefix?: unknown; leaseClient?: unknown; options?: unknown } | null
-  return typeof candidate === 'object' && candidate !== null && 'leaseClient' in candidate && Buffer.isBuffer(candidate.prefix)
+  return (
+    typeof candidate === 'object' &&
+    candidate !== null &&
+    'leaseClient' in candidate &&
+    Buffer.isBuffer(candidate.prefix)
+  )
 }
 
 /** Runs what it is given, once, and nothing else. */
@@ -87,51 +114,54 @@ function ownOptions(options: IOptions): IOptions {
 }
 
 class Etcd3Client implements EtcdClient {
-  readonly #client: Etcd3
+  readonly #members: Members<Etcd3>
   readonly #prefix: Buffer
 
   constructor(options: IOptions, prefix: Buffer) {
-    this.#client = new Etcd3(ownOptions(options))
+    const own = ownOptions(options)
+    const hosts = typeof own.hosts === 'string' ? [own.hosts] : own.hosts
+    // A client for each: one for all would ask a random one each time.
+    this.#members = new Members(hosts.map((host) => new Etcd3({ ...own, hosts: host })))
     this.#prefix = prefix
   }
 
+  get members(): number {
+    return this.#members.all.length
+  }
+
   async txn(txn: Txn, deadlineMs: number): Promise<TxnReply> {
-    try {
-      const wire = this.#txn(txn)
-      const reply = (await within(deadlineMs, (options) => this.#client.kv.txn(wire, options))) as unknown as WireTxnReply
-      return { succeeded: reply.succeeded, results: this.#results(reply.responses), revision: Number(reply.header.revision) }
-    } catch (error) {
-      throw asBackendError(error)
+    const wire = this.#txn(txn)
+    const reply = (await this.#call(deadlineMs, ({ kv }, options) => kv.txn(wire, options))) as unknown as WireTxnReply
+    return {
+      succeeded: reply.succeeded,
+      results: this.#results(reply.responses),
+      revision: Number(reply.header.revision),
     }
   }
 
   async grant(ttlS: number, deadlineMs: number): Promise<Lease> {
-    try {
-      const { ID, TTL } = await within(deadlineMs, (options) => this.#client.leaseClient.leaseGrant({ TTL: ttlS }, options))
-      return { id: ID, ttlMs: Number(TTL) * 1_000 }
-    } catch (error) {
-      throw asBackendError(error)
-    }
+    const { ID, TTL } = await this.#call(deadlineMs, ({ leaseClient }, options) =>
+      leaseClient.leaseGrant({ TTL: ttlS }, options),
+    )
+    return { id: ID, ttlMs: Number(TTL) * 1_000 }
   }
 
   async revoke(lease: string, deadlineMs: number): Promise<void> {
-    try {
-      await within(deadlineMs, (options) => this.#client.leaseClient.leaseRevoke({ ID: lease }, options))
-    } catch (error) {
-      throw asBackendError(error)
-    }
+    await this.#call(deadlineMs, ({ leaseClient }, options) => leaseClient.leaseRevoke({ ID: lease }, options))
   }
 
   async keepAlive(listener: KeepAliveListener): Promise<KeepAlive> {
-    const stream = await opened(() => this.#client.leaseClient.leaseKeepAlive())
-    const { broken, end } = endings(stream, (error) => listener.broken(error))
+    const member = this.#members.current
+    const stream = await opened(() => member.client.leaseClient.leaseKeepAlive())
+    const { broken, end } = endings(stream, member, (error) => listener.broken(error))
     stream.on('data', (reply) => listener.alive(reply.ID, Number(reply.TTL) * 1_000))
     return { send: (lease) => sending(() => stream.write({ ID: lease }), broken), end }
   }
 
   async watch(prefix: string, listener: WatchListener): Promise<Watch> {
-    const stream = await opened(() => this.#client.watchClient.watch())
-    const { broken, end } = endings(stream, (error) => listener.broken(error))
+    const member = this.#members.current
+    const stream = await opened(() => member.client.watchClient.watch())
+    const { broken, end } = endings(stream, member, (error) => listener.broken(error))
     stream.on('data', (data) => {
       const reply = data as unknown as WireWatchReply
       if (reply.canceled) return broken(new Error(`the watch was cancelled: ${reply.cancel_reason || 'compacted'}`))
@@ -146,7 +176,18 @@ class Etcd3Client implements EtcdClient {
   }
 
   close(): void {
-    this.#client.close()
+    for (const { client } of this.#members.all) client.close()
+  }
+
+  async #call<T>(deadlineMs: number, start: (client: Etcd3, options: object) => Promise<T>): Promise<T> {
+    const member = this.#members.current
+    try {
+      return await within(deadlineMs, (options) => start(member.client, options))
+    } catch (cause) {
+      const error = asBackendError(cause)
+      if (error instanceof BackendUnavailableError) this.#members.suspect(member, error)
+      throw error
+    }
   }
 
   #event({ type, kv }: WireEvent) {
@@ -179,7 +220,8 @@ class Etcd3Client implements EtcdClient {
     if (op.kind === 'txn') return { request_txn: this.#txn(op.txn) }
     const key = this.#key(op.key)
     if (op.kind === 'put') {
-      const put: IPutRequest = op.lease === undefined ? { key, value: op.value } : { key, value: op.value, lease: op.lease }
+      const put: IPutRequest =
+        op.lease === undefined ? { key, value: op.value } : { key, value: op.value, lease: op.lease }
       return { request_put: put }
     }
     const range: IDeleteRangeRequest = op.end === undefined ? { key } : { key, range_end: this.#key(op.end) }
@@ -194,10 +236,16 @@ class Etcd3Client implements EtcdClient {
 
   #result({ response_range, response_delete_range, response_txn }: WireResponse): Result {
     if (response_range) {
-      return { ...NOTHING, kvs: response_range.kvs.map((kv) => this.#keyValue(kv)), more: response_range.more }
+      return {
+        ...NOTHING,
+        kvs: response_range.kvs.map((kv) => this.#keyValue(kv)),
+        more: response_range.more,
+        count: Number(response_range.count),
+      }
     }
     if (response_delete_range) return { ...NOTHING, deleted: Number(response_delete_range.deleted) }
-    if (response_txn) return { ...NOTHING, succeeded: response_txn.succeeded, results: this.#results(response_txn.responses) }
+    if (response_txn)
+      return { ...NOTHING, succeeded: response_txn.succeeded, results: this.#results(response_txn.responses) }
     return NOTHING
   }
 
@@ -207,7 +255,7 @@ class Etcd3Client implements EtcdClient {
   }
 }
 
-const NOTHING: Result = { kvs: [], more: false, deleted: 0, succeeded: false, results: [] }
+const NOTHING: Result = { kvs: [], more: false, count: 0, deleted: 0, succeeded: false, results: [] }
 
 interface WireKeyValue {
   readonly key: Buffer
@@ -217,7 +265,11 @@ interface WireKeyValue {
 }
 
 interface WireResponse {
-  readonly response_range?: { readonly kvs: readonly WireKeyValue[]; readonly more: boolean } | null
+  readonly response_range?: {
+    readonly kvs: readonly WireKeyValue[]
+    readonly more: boolean
+    readonly count: string
+  } | null
   readonly response_delete_range?: { readonly deleted: string } | null
   readonly response_txn?: { readonly succeeded: boolean; readonly responses: readonly WireResponse[] } | null
 }
@@ -282,21 +334,22 @@ interface Duplex {
 }
 
 /** A stream whose end is told once, however it ends, and not at all when we end it. */
-function endings(stream: Duplex, told: (error: Error) => void) {
+function endings(stream: Duplex, { open }: Member<Etcd3>, told: (error: Error) => void) {
   let over = false
+  const finish = () => {
+    over = true
+    open.delete(broken)
+    stream.cancel()
+  }
   const broken = (error: unknown) => {
     if (over) return
-    over = true
-    stream.cancel()
+    finish()
     told(asBackendError(error))
   }
+  open.add(broken)
   stream.on('error', (error: Error) => broken(error))
   stream.on('end', () => broken(new Error('the stream ended')))
-  const end = () => {
-    over = true
-    stream.cancel()
-  }
-  return { broken, end }
+  return { broken, end: finish }
 }
 
 async function opened<S extends object>(open: () => Promise<S>): Promise<S> {

@@ -10,10 +10,11 @@ import { BackendUnavailableError } from '../../errors.js'
 import type { News } from './change.js'
 import type { EtcdClient, Watch, WatchEvent, WatchListener } from './client.js'
 import type { StoredArrivals } from './desk.js'
+import type { EntryRow } from './entry.js'
 import type { Keys } from './keys.js'
 import type { Ended } from './outcomes.js'
-import { now } from './time.js'
 import { decode } from './record.js'
+import { now } from './time.js'
 
 const FIRST_BACKOFF_MS = 50
 const LONGEST_BACKOFF_MS = 2_000
@@ -27,7 +28,8 @@ export interface HintsHost {
   onMarkerGone(lease: string): void
   onMetaChanged(event: WatchEvent): void
   onDue(at: number): void
-  onArrived(arrivals: StoredArrivals, mod: number): void
+  /** A message became ready, alone, at this revision. */
+  onReady(entry: EntryRow, mod: number): void
 }
 
 /** Starts with the first who listens, and ends with the last to leave. */
@@ -59,7 +61,8 @@ export class Hints {
     this.#watched.add(id)
     this.#ends ??= new Watching(this.#host.client, this.#host.keys.ends, {
       changed: (events) => {
-        for (const { type, value } of events) if (type === 'put') this.#ended(decode<Ended>(value, 'a page of outcomes').ids)
+        for (const { type, value } of events)
+          if (type === 'put') this.#ended(decode<Ended>(value, 'a page of outcomes').ids)
       },
       up: () => this.#ended([...this.#watched]),
       down: () => {},
@@ -118,15 +121,16 @@ export class Hints {
   #arrived({ type, value, mod }: WatchEvent): boolean {
     if (type === 'delete') return false
     const arrivals = decode<StoredArrivals>(value, 'the arrivals of the queue')
-    this.#host.onArrived(arrivals, mod)
-    const { r = 0, d = 0 } = arrivals
+    const { r = 0, d = 0, e } = arrivals
+    if (e) this.#host.onReady(e, mod)
     if (d > 0) this.#due(d)
     return r > 0
   }
 
-  #news({ type, value }: WatchEvent): boolean {
+  #news({ type, value, mod }: WatchEvent): boolean {
     if (type === 'delete') return false
-    const { ready = false, dueAt = 0, cancels = [], ended = [] } = decode<News>(value, 'the news of the queue')
+    const { ready = false, entry, dueAt = 0, cancels = [], ended = [] } = decode<News>(value, 'the news of the queue')
+    if (entry) this.#host.onReady(entry, mod)
     if (dueAt > 0) this.#due(dueAt)
     for (const id of cancels) this.tell({ kind: 'cancel', id })
     this.#ended(ended)

@@ -1,14 +1,21 @@
 /**
  * What is asked about the queue: numbers, listings, one message. Nothing here changes anything.
  */
-import type { Paged, Page as PageRequest, QueueStats, StoredDeadLetter, StoredMessage, StoredOutcome } from '../../driver.js'
+import type {
+  Paged,
+  Page as PageRequest,
+  QueueStats,
+  StoredDeadLetter,
+  StoredMessage,
+  StoredOutcome,
+} from '../../driver.js'
 import type { Death } from './change.js'
-import type { Page } from './claiming.js'
 import type { KeyValue, TxnReply } from './client.js'
 import type { Desk } from './desk.js'
 import { decodeEntry, decodeMessage, type Entry, type EntryRow, entryOf, type Header } from './entry.js'
 import { after, endOf, INSTANT_DIGITS } from './keys.js'
 import { oldestReady } from './oldest.js'
+import type { Page } from './page.js'
 import { decode } from './record.js'
 import { SessionRecord, sumOf } from './session-record.js'
 import { now } from './time.js'
@@ -55,9 +62,11 @@ export async function listPlaced(
   const read = await withPayloads(desk, placed, reply)
   const items = read.map(({ key, entry, header, bytes }): StoredMessage => {
     const shown = shownMessage(entry, header, bytes, state)
-    return state === 'delayed' ? { ...shown, dueAt: Number.parseInt(key.slice(prefix.length).slice(0, INSTANT_DIGITS), 16) } : shown
+    return state === 'delayed'
+      ? { ...shown, dueAt: Number.parseInt(key.slice(prefix.length).slice(0, INSTANT_DIGITS), 16) }
+      : shown
   })
-  const cut = placed[read.length === 0 ? placed.length - 1 : read.at(-1)?.at ?? 0]
+  const cut = placed[read.length === 0 ? placed.length - 1 : (read.at(-1)?.at ?? 0)]
   const last = cut && (more || cut !== placed.at(-1)) ? cut.key.slice(prefix.length) : undefined
   return last === undefined ? { items } : { items, next: last }
 }
@@ -76,7 +85,9 @@ export interface ClaimedRow {
 }
 
 /** All live claims of all sessions, as they are at one revision. */
-export async function claimedRows(desk: Desk): Promise<{ rows: ClaimedRow[]; records: Map<string, { record: SessionRecord; mod: number }>; revision: number }> {
+export async function claimedRows(
+  desk: Desk,
+): Promise<{ rows: ClaimedRow[]; records: Map<string, { record: SessionRecord; mod: number }>; revision: number }> {
   const { keys } = desk
   const { results, revision } = await desk.read(
     range(keys.sessions, endOf(keys.sessions)),
@@ -139,7 +150,7 @@ export async function listClaimed(desk: Desk, { after: cursor, limit }: PageRequ
       ...(progress && { progress }),
     }
   })
-  const cut = some[read.length === 0 ? some.length - 1 : read.at(-1)?.at ?? 0]
+  const cut = some[read.length === 0 ? some.length - 1 : (read.at(-1)?.at ?? 0)]
   return cut === undefined || cut === placed.at(-1) ? { items } : { items, next: cut.key }
 }
 
@@ -178,7 +189,7 @@ export async function listDead(desk: Desk, { after: cursor, limit }: PageRequest
       errors: entry.errors,
     }
   })
-  const cut = placed[read.length === 0 ? placed.length - 1 : read.at(-1)?.at ?? 0]
+  const cut = placed[read.length === 0 ? placed.length - 1 : (read.at(-1)?.at ?? 0)]
   const last = cut && (more || cut !== placed.at(-1)) ? cut.key.slice(keys.deaths.length) : undefined
   return last === undefined ? { items } : { items, next: last }
 }
@@ -267,7 +278,8 @@ export async function find(desk: Desk, id: string): Promise<Whereabouts> {
     // It is nowhere, which is how one that was acked looks; or it has moved just now.
     const again = await desk.read(get(`${keys.messages}${id}`), get(`${keys.places}${id}`), get(`${keys.dead}${id}`))
     const same = (index: number, before: KeyValue | undefined) => only(again.results[index])?.mod === before?.mod
-    if (same(0, message) && same(1, moved) && same(2, dead) && look > 0) return { state: 'ended', header: doneWith(header), bytes }
+    if (same(0, message) && same(1, moved) && same(2, dead) && look > 0)
+      return { state: 'ended', header: doneWith(header), bytes }
   }
   return { state: 'unknown' }
 }
@@ -283,7 +295,8 @@ async function findAt(desk: Desk, id: string, place: string): Promise<Whereabout
   const { results } = await desk.read(get(key))
   const stored = only(results[0])
   const entry = stored && decodeEntry(stored.value)
-  if (stored && entry?.id === id) return { state: place.startsWith('r/') ? 'ready' : 'delayed', key, mod: stored.mod, entry }
+  if (stored && entry?.id === id)
+    return { state: place.startsWith('r/') ? 'ready' : 'delayed', key, mod: stored.mod, entry }
   const { rows, records } = await claimedRows(desk)
   const row = rows.find((one) => one.entry.id === id)
   const holder = row && records.get(row.session)

@@ -29,6 +29,7 @@ export class Lane {
   #waiting: Job[] = []
   #running: Job[] = []
   #busy = false
+  #last = ''
   #idle: (() => void)[] = []
 
   constructor(works: Readonly<Record<string, Work>>, book: TokenBook) {
@@ -83,10 +84,9 @@ export class Lane {
   }
 
   async #next(): Promise<void> {
-    const { kind } = this.#waiting[0] as Job
-    const until = this.#waiting.findIndex((job) => job.kind !== kind)
-    const most = until < 0 ? this.#waiting.length : until
-    this.#running = this.#waiting.splice(0, kind === SOLO ? 1 : most)
+    this.#running = this.#takeTogether()
+    const kind = (this.#running[0] as Job).kind
+    this.#last = kind
     try {
       await this.#works[kind]?.(this.#running, (job, error) => this.#end(job as Job, error))
     } catch (error) {
@@ -95,6 +95,20 @@ export class Lane {
     // What there was no room for is the next to be done.
     this.#waiting.unshift(...this.#running.filter(({ asked }) => asked.isOpen))
     this.#running = []
+  }
+
+  /**
+   * All of one kind that were asked for before anything that is done by itself. Kinds take turns, so that those who ask for
+   * one thing and those who ask for another do not make each other's transactions small.
+   */
+  #takeTogether(): Job[] {
+    const alone = this.#waiting.findIndex(({ kind }) => kind === SOLO)
+    if (alone === 0) return this.#waiting.splice(0, 1)
+    const before = this.#waiting.slice(0, alone < 0 ? this.#waiting.length : alone)
+    const { kind } = before.find((job) => job.kind !== this.#last) ?? (before[0] as Job)
+    const taken = new Set(before.filter((job) => job.kind === kind))
+    this.#waiting = this.#waiting.filter((job) => !taken.has(job))
+    return [...taken]
   }
 
   #end(job: Job, error: unknown): void {

@@ -4,21 +4,26 @@
  *
  * Whether a lease is live is judged by our own monotonic clock, from when the last renewal that was confirmed was sent.
  */
+import type { LeaseState } from '../../driver.js'
 import { BackendUnavailableError } from '../../errors.js'
 import type { EtcdClient, KeepAlive } from './client.js'
-import type { Keys } from './keys.js'
 import { isLeaseGone } from './errors.js'
+import type { Keys } from './keys.js'
 import { encode } from './record.js'
 import { put } from './txn.js'
 
 const DEADLINE_MS = 2_000
 const MAX_GRANTS = 5
+/** A lease that keeps no claim alive for so long is let go. */
+const IDLE_MS = 60_000
 
 /** A lease, and the marker by whose deletion others see that it is gone. */
 export class Holder {
   /** By our own clock it is gone then. */
   until: number
   isGone = false
+  /** When it last kept a claim alive. */
+  usedAt: number
   timer: NodeJS.Timeout | undefined
   /** Renewals that were sent and not confirmed: when, and who waits. */
   readonly pending: { readonly sentAt: number; readonly done: (alive: boolean) => void }[] = []
@@ -30,6 +35,7 @@ export class Holder {
     grantedAt: number,
   ) {
     this.until = grantedAt + ttlMs
+    this.usedAt = grantedAt
   }
 
   get isLive(): boolean {
@@ -37,12 +43,11 @@ export class Holder {
   }
 }
 
-export type LeaseNews = 'suspended' | 'restored' | 'expired' | 'failed'
-
 export class Leases {
   readonly #client: () => EtcdClient
   readonly #keys: Keys
-  readonly #told: (news: LeaseNews) => void
+  readonly #told: (news: LeaseState) => void
+  readonly #isUsed: (holder: Holder) => boolean
   readonly #holders = new Map<string, Holder>()
   readonly #byTtl = new Map<number, Promise<Holder>>()
   #stream: Promise<KeepAlive> | undefined
@@ -50,10 +55,16 @@ export class Leases {
   #lostOne = false
   #failing = false
 
-  constructor(client: () => EtcdClient, keys: Keys, told: (news: LeaseNews) => void) {
+  constructor(
+    client: () => EtcdClient,
+    keys: Keys,
+    told: (news: LeaseState) => void,
+    isUsed: (holder: Holder) => boolean,
+  ) {
     this.#client = client
     this.#keys = keys
     this.#told = told
+    this.#isUsed = isUsed
   }
 
   find(id: string): Holder | undefined {
@@ -63,7 +74,10 @@ export class Leases {
   /** A live lease of so many seconds, granted now if there is none. */
   async need(ttlS: number): Promise<Holder> {
     const held = await this.#byTtl.get(ttlS)?.catch(() => undefined)
-    if (held?.isLive) return held
+    if (held?.isLive) {
+      held.usedAt = performance.now()
+      return held
+    }
     if (held) this.gone(held)
     const known = this.#byTtl.get(ttlS)
     if (known) return known
@@ -138,7 +152,8 @@ export class Leases {
       } catch (error) {
         // Somebody was very fast to revoke it.
         if (!isLeaseGone(error)) throw error
-        if (attempt === MAX_GRANTS) throw new BackendUnavailableError('leases are revoked as they are granted', { cause: error })
+        if (attempt === MAX_GRANTS)
+          throw new BackendUnavailableError('leases are revoked as they are granted', { cause: error })
       }
     }
   }
@@ -148,7 +163,10 @@ export class Leases {
     try {
       await this.#client().txn({ compare: [], then: [marker], otherwise: [] }, DEADLINE_MS)
     } catch (error) {
-      if (!isLeaseGone(error)) this.#client().revoke(id, DEADLINE_MS).catch(() => {})
+      if (!isLeaseGone(error))
+        this.#client()
+          .revoke(id, DEADLINE_MS)
+          .catch(() => {})
       throw error
     }
   }
@@ -162,11 +180,26 @@ export class Leases {
   #keep(holder: Holder): void {
     holder.timer = setInterval(() => {
       if (!holder.isLive) return this.gone(holder)
+      if (this.#isIdle(holder)) return this.#letGo(holder)
       void this.refresh(holder).then((confirmed) => {
         if (!confirmed && holder.isLive) this.#told('suspended')
       })
     }, holder.ttlMs / 3)
     holder.timer.unref()
+  }
+
+  /** Idle queues, however many, cost nothing. */
+  #isIdle(holder: Holder): boolean {
+    if (this.#isUsed(holder)) holder.usedAt = performance.now()
+    return performance.now() - holder.usedAt > IDLE_MS
+  }
+
+  #letGo(holder: Holder): void {
+    holder.isGone = true
+    this.#forget(holder)
+    this.#client()
+      .revoke(holder.id, DEADLINE_MS)
+      .catch(() => {})
   }
 
   async #send(holder: Holder): Promise<void> {
@@ -178,7 +211,10 @@ export class Leases {
     }
     const { sentAt } = holder.pending.at(-1) ?? {}
     if (sentAt === undefined) return
-    setTimeout(() => this.#late(holder, sentAt), Math.min(DEADLINE_MS, holder.ttlMs / 3)).unref()
+    setTimeout(
+      () => this.#late(holder, sentAt),
+      Math.min(this.#client().members > 1 ? 600 : DEADLINE_MS, holder.ttlMs / 3),
+    ).unref()
   }
 
   #late(holder: Holder, sentAt: number): void {

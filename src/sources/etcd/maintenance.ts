@@ -2,8 +2,8 @@
  * What time brings about: delayed messages become ready, times to live end, claims lapse that are not renewed.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Compare, KeyValue } from './client.js'
 import type { Change } from './change.js'
+import type { Compare, KeyValue } from './client.js'
 import type { Desk, Held, StoredArrivals } from './desk.js'
 import { decodeEntry, type Entry } from './entry.js'
 import { fixed, INSTANT_DIGITS } from './keys.js'
@@ -101,7 +101,8 @@ async function readExpired(desk: Desk, stored: readonly KeyValue[]): Promise<Due
 }
 
 function dueOf(desk: Desk, { key, mod, value }: KeyValue, state: Due['state'], expires: boolean): Due {
-  const dueAt = state === 'delayed' ? Number.parseInt(key.slice(desk.keys.delayed.length).slice(0, INSTANT_DIGITS), 16) : 0
+  const dueAt =
+    state === 'delayed' ? Number.parseInt(key.slice(desk.keys.delayed.length).slice(0, INSTANT_DIGITS), 16) : 0
   return { state, key, mod, entry: decodeEntry(value), dueAt, expires }
 }
 
@@ -141,6 +142,22 @@ function promote(desk: Desk, change: Change, { key, entry, dueAt }: Due, index: 
   change.takeOff('delayed', key, entry, true)
   const place = `d/${key.slice(desk.keys.delayed.length)}`
   change.makeReady({ ...entry, arrivedAt: Math.max(dueAt, entry.arrivedAt), arrival: desk.arrival(index) }, place)
+}
+
+/** Drops what stands among the ready messages and cannot be read. */
+export async function dropUnreadable(
+  desk: Desk,
+  unreadable: readonly { readonly key: string; readonly mod: number }[],
+): Promise<void> {
+  const some = unreadable.slice(0, STEP)
+  const draft = desk.session.record.draft('itself')
+  draft.count('ready', -some.length)
+  draft.count('dropped', some.length)
+  const ops = [...some.map(({ key }) => remove(key)), desk.session.putOf(draft)]
+  const compare = some.map(({ key, mod }) => modIs(key, mod))
+  const outcome = await desk.session.commit({ compare, then: packed(ops, 20), otherwise: [] })
+  if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
+  desk.prune()
 }
 
 /** Ends those of our claims whose lease is over. */

@@ -43,4 +43,3 @@ async function first(desk: Desk, from: string, limit: number): Promise<Candidate
 function byArrival(candidates: readonly Candidate[]): Candidate[] {
   return candidates.toSorted((one, other) => (one.entry.arrival < other.entry.arrival ? -1 : 1))
 }
-

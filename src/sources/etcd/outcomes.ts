@@ -2,8 +2,9 @@
  * How messages ended, as long as that is kept. The ids that ended in one transaction are one page, so keeping them costs a
  * write for all; a page that is too old, or too much, goes with what is stored under its ids.
  */
-import type { KeyValue, Op, TxnReply } from './client.js'
+
 import type { Change } from './change.js'
+import type { KeyValue, Op, TxnReply } from './client.js'
 import type { Desk } from './desk.js'
 import { endOf } from './keys.js'
 import type { OwnPage } from './outcome-count.js'
@@ -99,7 +100,8 @@ export function trimmedOwn(desk: Desk, change: Change, { pages, rest, count }: T
 export async function trimOutcomes(desk: Desk): Promise<void> {
   const { maxOutcomes } = desk.meta.settings.retention
   const count = desk.outcomes
-  if (count.known === undefined || count.since >= Math.max(1, Math.min(UNCOUNTED, maxOutcomes / 10))) await recount(desk)
+  if (count.known === undefined || count.since >= Math.max(1, Math.min(UNCOUNTED, maxOutcomes / 10)))
+    await recount(desk)
   if (count.own.length > 0 && (count.known ?? 0) <= maxOutcomes + STEP) return
   while ((count.known ?? 0) > maxOutcomes) {
     const pages = (await oldestPages(desk)).toSorted((one, other) => one.at - other.at)
@@ -163,7 +165,11 @@ async function forget(desk: Desk, page: EndPage, count: number): Promise<readonl
     const ops: Op[] = ids.map((id) => remove(`${desk.keys.messages}${id}`))
     ops.push(rest.ids.length === 0 ? remove(page.key) : put(page.key, encode(rest)), desk.session.putOf(draft))
     desk.outcomes.forgetOwn()
-    const outcome = await desk.session.commit({ compare: [modIs(page.key, page.mod)], then: packed(ops, 40), otherwise: [] })
+    const outcome = await desk.session.commit({
+      compare: [modIs(page.key, page.mod)],
+      then: packed(ops, 40),
+      otherwise: [],
+    })
     if (outcome.kind === 'lost') return []
     if (outcome.kind === 'changed') {
       desk.prune()

@@ -35,6 +35,13 @@ export function rankOf({ priority, arrivedAt, arrival }: Placed, { epoch, ageing
   return `${head}${BY_AGE}${fixed(arrivedAt + priority * ageing.stepMs, COUNT_DIGITS)}${arrival}`
 }
 
+/** A place so much further on, among those of the same priority or by the same measure of age. */
+export function advanced(rank: string, by: number): string {
+  const from = rank[4] === BY_AGE ? 5 : 9
+  const digits = rank.slice(from, from + COUNT_DIGITS)
+  return `${rank.slice(0, from)}${fixed(Number.parseInt(digits, 16) + Math.ceil(by), COUNT_DIGITS)}`
+}
+
 /** The beginning of all places that are reckoned by the rule of this epoch. */
 export function epochText(epoch: number): string {
   return fixed(epoch, 4)

@@ -1,12 +1,14 @@
 /**
  * Brings back what consumers held that are gone: claims whose lease has no marker any more.
  */
-import type { Page } from './claiming.js'
+
 import { pageKey } from './change.js'
 import type { KeyValue } from './client.js'
 import type { Desk } from './desk.js'
 import { type EntryRow, entryOf } from './entry.js'
+import { foldSilent } from './folding.js'
 import { endOf } from './keys.js'
+import type { Page } from './page.js'
 import { decode } from './record.js'
 import { SessionRecord } from './session-record.js'
 import { absent, get, modIs, only, packed, put, range } from './txn.js'
@@ -15,9 +17,19 @@ import { absent, get, modIs, only, packed, put, range } from './txn.js'
 const STEP = 40
 const DEADLINE_MS = 2_000
 
+/** A consumer that finds nothing looks for what others have left, at most once in so long. */
+const EVERY_MS = 1_000
+
+/** Whether anything was brought back. */
+export async function recoverNowAndThen(desk: Desk): Promise<boolean> {
+  if (performance.now() - desk.recoveredAt < EVERY_MS) return false
+  return (await recoverOthers(desk)) > 0
+}
+
 /** Brings back all claims of others whose lease is gone; answers how many. */
 export async function recoverOthers(desk: Desk): Promise<number> {
   const { keys } = desk
+  desk.recoveredAt = performance.now()
   const { results } = await desk.read(
     get(keys.meta),
     range(keys.lives, endOf(keys.lives)),
@@ -30,10 +42,16 @@ export async function recoverOthers(desk: Desk): Promise<number> {
     const session = stored.key.slice(keys.sessions.length)
     if (session !== desk.session.name) moved += await recoverSession(desk, session, stored, live)
   }
+  await foldSilent(desk, results[2]?.kvs ?? [])
   return moved
 }
 
-async function recoverSession(desk: Desk, session: string, stored: KeyValue, live: ReadonlySet<string>): Promise<number> {
+async function recoverSession(
+  desk: Desk,
+  session: string,
+  stored: KeyValue,
+  live: ReadonlySet<string>,
+): Promise<number> {
   let moved = 0
   let record = SessionRecord.decode(stored.value)
   let mod = stored.mod
@@ -75,7 +93,12 @@ async function recoverPage(desk: Desk, session: string, { record, mod, page, lea
     const row = held?.rows[index]
     change.settleClaim(page, index)
     if (held && row) {
-      change.lapse(entryOf(row as EntryRow), held.taken, record.isCancelRequested(page, index), held.places[index] ?? '')
+      change.lapse(
+        entryOf(row as EntryRow),
+        held.taken,
+        record.isCancelRequested(page, index),
+        held.places[index] ?? '',
+      )
     } else draft.count('dropped')
   }
   const key = `${keys.sessions}${session}`

@@ -5,13 +5,12 @@
 import type { Renewal, RenewResult } from '../../driver.js'
 import { BackendUnavailableError } from '../../errors.js'
 import { pageKey } from './change.js'
-import type { Page } from './claiming.js'
-import { leaseFor } from './claiming.js'
 import type { Op } from './client.js'
 import type { Desk, Held } from './desk.js'
 import { entryRow } from './entry.js'
 import type { Job } from './lane.js'
 import type { Holder } from './leases.js'
+import { leaseFor, type Page } from './page.js'
 import { encode } from './record.js'
 import { SessionRecord } from './session-record.js'
 import { now } from './time.js'
@@ -37,7 +36,10 @@ async function lookAgain(desk: Desk): Promise<void> {
   const { session } = desk
   const stored = only((await desk.read(get(session.key))).results[0])
   if ((stored?.mod ?? 0) === session.mod) return
-  session.adopt(stored ? SessionRecord.decode(stored.value) : SessionRecord.empty(session.record.turn), stored?.mod ?? 0)
+  session.adopt(
+    stored ? SessionRecord.decode(stored.value) : SessionRecord.empty(session.record.turn),
+    stored?.mod ?? 0,
+  )
   desk.prune()
 }
 
@@ -87,11 +89,25 @@ async function move(desk: Desk, held: Held, holder: Holder): Promise<void> {
     rows: [entryRow(entry)],
     places: [place],
   }
-  const ops: Op[] = [...change.finished(), put(pageKey(keys, session.name, draft.turn), encode(page)), session.putOf(draft)]
-  const outcome = await session.commit({ compare: [present(`${keys.lives}${holder.id}`)], then: packed(ops, 20), otherwise: [] })
+  const ops: Op[] = [
+    ...change.finished(),
+    put(pageKey(keys, session.name, draft.turn), encode(page)),
+    session.putOf(draft),
+  ]
+  const outcome = await session.commit({
+    compare: [present(`${keys.lives}${holder.id}`)],
+    then: packed(ops, 20),
+    otherwise: [],
+  })
   if (outcome.kind === 'done') session.adopt(draft, outcome.revision)
   if (outcome.kind === 'done' || outcome.kind === 'repeated') {
-    desk.claims.set(held.token, { ...held, page: draft.turn, index: 0, holder, until: performance.now() + holder.ttlMs })
+    desk.claims.set(held.token, {
+      ...held,
+      page: draft.turn,
+      index: 0,
+      holder,
+      until: performance.now() + holder.ttlMs,
+    })
   }
   desk.prune()
 }

@@ -44,6 +44,12 @@ export interface SessionHost {
   onTrouble(error: Error): void
 }
 
+/** As long as another member can be asked, one is not waited for. */
+export function deadlineFor(attempt: number, members: number): number {
+  if (members === 1) return Math.min(FIRST_DEADLINE_MS * 2 ** attempt, LONGEST_DEADLINE_MS)
+  return Math.min((FIRST_DEADLINE_MS / 2) * 2 ** Math.floor(attempt / members), LONGEST_DEADLINE_MS)
+}
+
 export class OwnSession {
   readonly key: string
   record = SessionRecord.empty()
@@ -88,17 +94,31 @@ export class OwnSession {
     for (let attempt = 0; ; attempt += 1) {
       if (this.closed) throw new ClosedError('the queue')
       try {
-        const deadlineMs = Math.min(FIRST_DEADLINE_MS * 2 ** attempt, LONGEST_DEADLINE_MS)
+        const deadlineMs = deadlineFor(attempt, this.#host.client().members)
         const reply = await this.#host.client().txn(txn, deadlineMs)
         if (reply.succeeded) return { kind: 'done', results: reply.results, revision: reply.revision }
         const [stored, ...results] = reply.results
         return this.#failed(only(stored), results, reply.revision)
       } catch (error) {
-        if (!(error instanceof BackendUnavailableError)) throw error
+        if (!(error instanceof BackendUnavailableError)) {
+          const before = attempt > 0 ? await this.#wasApplied() : undefined
+          if (before) return before
+          throw error
+        }
         this.#host.onTrouble(error)
         await this.#pause(attempt)
       }
     }
+  }
+
+  /** Refused now, it may have been carried out when it was sent before. */
+  async #wasApplied(): Promise<Committed | undefined> {
+    const { results } = await this.#host
+      .client()
+      .txn({ compare: [], then: [get(this.key)], otherwise: [] }, LONGEST_DEADLINE_MS)
+    const stored = only(results[0])
+    const outcome = stored && stored.mod !== this.mod ? this.#failed(stored, [], stored.mod) : undefined
+    return outcome?.kind === 'repeated' ? outcome : undefined
   }
 
   #failed(stored: KeyValue | undefined, results: readonly Result[], revision: number): Committed {
@@ -123,6 +143,8 @@ export class OwnSession {
 
   async #pause(attempt: number): Promise<void> {
     const fullMs = Math.min(FIRST_BACKOFF_MS * 2 ** attempt, LONGEST_BACKOFF_MS)
-    await sleep(fullMs * (0.5 + Math.random() / 2), undefined, { signal: this.#closing.signal, ref: false }).catch(() => {})
+    await sleep(fullMs * (0.5 + Math.random() / 2), undefined, { signal: this.#closing.signal, ref: false }).catch(
+      () => {},
+    )
   }
 }

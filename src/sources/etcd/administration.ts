@@ -48,16 +48,14 @@ async function changeMeta(desk: Desk, change: (meta: Meta) => Meta): Promise<Sha
     const before = desk.meta
     const wanted = change(before)
     if (wanted === before) return before.settings
-    const reply = await desk.host
-      .client()
-      .txn(
-        {
-          compare: [modIs(keys.meta, before.mod)],
-          then: [put(keys.meta, encodeMeta(wanted))],
-          otherwise: [get(keys.meta)],
-        },
-        DEADLINE_MS,
-      )
+    const reply = await desk.host.client().txn(
+      {
+        compare: [modIs(keys.meta, before.mod)],
+        success: [put(keys.meta, encodeMeta(wanted))],
+        failure: [get(keys.meta)],
+      },
+      DEADLINE_MS,
+    )
     if (reply.succeeded) {
       desk.meta = { ...wanted, mod: reply.revision }
       return wanted.settings
@@ -72,7 +70,7 @@ async function until<R>(desk: Desk, plan: () => Promise<Step<R> | { readonly res
     const step = await desk.patiently(plan)
     if (!('draft' in step)) return step.result
     const ops = [...step.change.finished(), desk.session.putOf(step.draft)]
-    const outcome = await desk.session.commit({ compare: step.compare, then: packed(ops, 20), otherwise: [] })
+    const outcome = await desk.session.commit({ compare: step.compare, success: packed(ops, 20), failure: [] })
     if (outcome.kind === 'done') desk.session.adopt(step.draft, outcome.revision)
     if (outcome.kind === 'done' || outcome.kind === 'repeated') {
       if (outcome.kind === 'done' && step.arrivals) desk.arrivals = { ...step.arrivals, mod: outcome.revision }

@@ -71,51 +71,64 @@ class Carrying {
     if (packs === undefined) return undefined
     if (packs instanceof Error) return { state: 'refused', error: packs }
     const result = packs.length === 0 ? settleOne(desk, change, this.#command) : this.#end(change, held)
+    const isDone = await this.#commit(change, packs)
+    if (!isDone) return undefined
+    desk.outcomes.ended(change.outcomes.length)
+    desk.claims.delete(held.token)
+    return result
+  }
+
+  /** False where nothing was done, and something has to be read again, which was. */
+  async #commit(change: Change, packs: readonly Parcel[]): Promise<boolean> {
+    const desk = this.#desk
+    const draft = change.record
     const outcome = await desk.session.commit({
       compare: packs.flatMap((parcel) => this.#compare(parcel)),
-      then: packed(
+      success: packed(
         [...change.finished(), desk.session.putOf(draft), ...packs.flatMap((parcel) => this.#ops(parcel))],
         20,
       ),
-      otherwise: [],
+      failure: [],
     })
-    if (outcome.kind === 'lost' || outcome.kind === 'changed') {
-      desk.prune()
-      await Promise.all(packs.map(({ to }) => this.#learn(to)))
-      return undefined
-    }
     if (outcome.kind === 'done') {
       desk.session.adopt(draft, outcome.revision)
       for (const { to, change: theirs, admission } of packs) {
         if (to !== desk) to.session.adopt(theirs.record, outcome.revision)
         admission.applied(outcome.revision)
       }
-    } else await Promise.all(packs.map(({ to }) => this.#learn(to)))
-    desk.outcomes.ended(change.outcomes.length)
-    desk.claims.delete(held.token)
-    return result
+      return true
+    }
+    if (outcome.kind !== 'repeated') desk.prune()
+    await Promise.all(packs.map(({ to }) => this.#learn(to)))
+    return outcome.kind === 'repeated'
   }
 
   /** What goes to each queue; undefined where something has to be read again, an error where it cannot be stored. */
   async #pack(change: Change, held: Held): Promise<Parcel[] | MillraceError | undefined> {
     const parcels: Parcel[] = []
     for (const [queue, batch] of this.#batches) {
-      const to = queue === this.#desk.queue ? this.#desk : this.#desk.visit(queue)
-      if (!this.#known.has(queue)) await this.#learn(to)
-      const theirs = to === this.#desk ? change : to.change(to.session.record.draft('itself'))
-      const admission = new Admission(to, theirs, this.#known.get(queue) ?? new Set())
-      const leaving = to === this.#desk ? { length: 1, bytes: held.entry.size } : { length: 0, bytes: 0 }
-      const statuses = await admission.add(batch, leaving)
-      if (admission.outdated) return undefined
-      if (statuses instanceof QueueFullError && !this.#maintained.has(queue)) {
-        this.#maintained.add(queue)
-        while ((await maintain(to)) > 0) {}
-        return undefined
-      }
-      if (statuses instanceof MillraceError) return statuses
-      parcels.push({ to, change: theirs, admission })
+      const parcel = await this.#parcel(change, held, queue, batch)
+      if (parcel === undefined || parcel instanceof MillraceError) return parcel
+      parcels.push(parcel)
     }
     return parcels
+  }
+
+  async #parcel(change: Change, held: Held, queue: string, batch: readonly NewMessage[]) {
+    const isOwn = queue === this.#desk.queue
+    const to = isOwn ? this.#desk : this.#desk.visit(queue)
+    if (!this.#known.has(queue)) await this.#learn(to)
+    const theirs = isOwn ? change : to.change(to.session.record.draft('itself'))
+    const admission = new Admission(to, theirs, this.#known.get(queue) ?? new Set())
+    const leaving = isOwn ? { length: 1, bytes: held.entry.size } : { length: 0, bytes: 0 }
+    const statuses = await admission.add(batch, leaving)
+    if (admission.outdated) return undefined
+    if (statuses instanceof QueueFullError && !this.#maintained.has(queue)) {
+      this.#maintained.add(queue)
+      while ((await maintain(to)) > 0) {}
+      return undefined
+    }
+    return statuses instanceof MillraceError ? statuses : { to, change: theirs, admission }
   }
 
   #end(change: Change, { page, index, entry }: Held): SettleResult {

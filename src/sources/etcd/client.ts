@@ -25,11 +25,11 @@ export type Op =
   | { readonly kind: 'delete'; readonly key: string; readonly end?: string }
   | { readonly kind: 'txn'; readonly txn: Txn }
 
-/** `then` is carried out where all conditions hold, else `otherwise`; either in one step, in its order. */
+/** `success` is carried out where all conditions hold, else `failure`; either in one step, in its order. */
 export interface Txn {
   readonly compare: readonly Compare[]
-  readonly then: readonly Op[]
-  readonly otherwise: readonly Op[]
+  readonly success: readonly Op[]
+  readonly failure: readonly Op[]
 }
 
 export interface KeyValue {

@@ -83,7 +83,7 @@ export interface DeskHost {
   onLease(state: LeaseState): void
   /** The lease of a claim is gone before its time. */
   onClaimLost(id: string): void
-  /** Something is to be done by then: see to it. */
+  /** Something is to be done by success: see to it. */
   onClaims(): void
 }
 
@@ -149,7 +149,7 @@ export class Desk {
     return this.host
       .client()
       .txn(
-        { compare: [], then: ops, otherwise: [] },
+        { compare: [], success: ops, failure: [] },
         this.host.client().members > 1 ? SHORT_DEADLINE_MS : READ_DEADLINE_MS,
       )
   }
@@ -222,7 +222,8 @@ export class Desk {
     if (head === undefined || !head.complete || head.candidates.length > 0 || mod <= head.revision) return
     const entry = entryOf(row)
     const key = `${this.keys.ready}${rankOf(entry, this.meta)}`
-    this.head = { ...head, revision: mod, candidates: [{ key, mod, entry }] }
+    // What else has come since the head was read is found out by comparing with its revision.
+    this.head = { ...head, candidates: [{ key, mod, entry }] }
   }
 
   /** Something is due earlier than was known. */

@@ -37,7 +37,7 @@ import { foldOwn } from './folding.js'
 import { Hints } from './hints.js'
 import { find, listClaimed, listDead, listPlaced, outcomeIn, statsOf } from './inspection.js'
 import { keysOf } from './keys.js'
-import { type Job, Lane, SOLO } from './lane.js'
+import { type Job, Lane, type Together } from './lane.js'
 import { isDue, lapseOwn, maintain, maintainIfDue } from './maintenance.js'
 import { forgetOutlived, trimOutcomes } from './outcomes.js'
 import { recoverOthers } from './recovery.js'
@@ -53,6 +53,19 @@ export interface DriverHost {
 }
 
 type Solo = () => Promise<unknown>
+
+/** Done by itself. */
+const SOLO = 'solo'
+const isSolo = (kind: string) => kind === SOLO
+const CONSUMING: Together = { takes: ['settle', 'claim'], until: isSolo }
+
+const TOGETHER: Readonly<Record<string, Together>> = {
+  // A message may need the room that a settlement before it makes.
+  enqueue: { takes: ['enqueue'], until: (kind) => isSolo(kind) || kind === 'settle' },
+  settle: CONSUMING,
+  claim: CONSUMING,
+  renew: { takes: ['renew'], until: isSolo },
+}
 
 /** One opened queue: a session of its own, which does one thing at a time. */
 export class EtcdDriver implements QueueDriver {
@@ -74,10 +87,12 @@ export class EtcdDriver implements QueueDriver {
     this.#lane = new Lane(
       {
         enqueue: (jobs, failed) => enqueue(this.#desk, jobs as unknown as EnqueueJob[], failed),
-        consume: (jobs) => this.#consume(jobs as unknown as ConsumeJob[]),
+        claim: (jobs) => this.#consume(jobs as unknown as ConsumeJob[]),
+        settle: (jobs) => this.#consume(jobs as unknown as ConsumeJob[]),
         renew: (jobs) => renew(this.#desk, jobs as unknown as Job<RenewInput, readonly RenewResult[]>[]),
         [SOLO]: (jobs) => this.#alone(jobs as unknown as Job<Solo, unknown>[]),
       },
+      TOGETHER,
       new TokenBook(),
     )
     this.#desk = new Desk(queue, keys, {
@@ -127,13 +142,13 @@ export class EtcdDriver implements QueueDriver {
     const { group, partition, token } = request
     const unsupported = group !== undefined ? 'groups' : partition !== undefined ? 'partitions' : undefined
     if (unsupported !== undefined) return refused(new UnsupportedError('etcd', unsupported))
-    return this.#ask('consume', request, token)
+    return this.#ask('claim', request, token)
   }
 
   settle(commands: readonly SettleCommand[], token: RequestToken): Reply<readonly SettleResult[]> {
     const carrying = commands.some((command) => 'carry' in command && carries(command))
     if (carrying) return this.#alonely(() => settleCarrying(this.#desk, commands), token)
-    return this.#ask('consume', { commands }, token)
+    return this.#ask('settle', { commands }, token)
   }
 
   renew(renewals: readonly Renewal[]): Reply<readonly RenewResult[]> {

@@ -17,6 +17,7 @@ import { oldestReady } from './oldest.js'
 import { forgetOutlived } from './outcomes.js'
 import { rankOf } from './rank.js'
 import { encode } from './record.js'
+import type { Committed } from './session.js'
 import { SessionRecord, sumOf } from './session-record.js'
 import { absent, get, modIs, only, packed, put, range } from './txn.js'
 
@@ -72,6 +73,11 @@ function takeTogether(jobs: readonly EnqueueJob[]): EnqueueJob[] {
   return taken
 }
 
+interface Stored {
+  readonly job: EnqueueJob
+  readonly statuses: EnqueueStatus[]
+}
+
 class Storing {
   readonly #desk: Desk
   readonly #jobs: EnqueueJob[]
@@ -114,7 +120,25 @@ class Storing {
     const draft = desk.session.record.draft('itself')
     const change = desk.change(draft)
     const admission = new Admission(desk, change, this.#known)
-    const stored: { readonly job: EnqueueJob; readonly statuses: EnqueueStatus[] }[] = []
+    const stored = await this.#admit(admission)
+    if (!Array.isArray(stored)) return stored
+    if (admission.messages.length > 0) {
+      const outcome = await this.#commit(admission, change, draft, compareIds)
+      if (outcome.kind === 'changed') desk.prune()
+      if (outcome.kind === 'lost') await this.#learn(outcome.results)
+      if (outcome.kind === 'changed' || outcome.kind === 'lost') return false
+      if (outcome.kind === 'done') {
+        desk.session.adopt(draft, outcome.revision)
+        admission.applied(outcome.revision)
+      }
+    }
+    for (const { job, statuses } of stored) job.asked.succeed(statuses)
+    return true
+  }
+
+  /** Adds the batches; those that are refused are told at once. */
+  async #admit(admission: Admission): Promise<Stored[] | false | 'full'> {
+    const stored: Stored[] = []
     for (const job of this.#jobs.filter(({ asked }) => asked.isOpen)) {
       const statuses = await admission.add(job.input)
       if (admission.outdated) return false
@@ -122,31 +146,18 @@ class Storing {
       if (statuses instanceof MillraceError) job.asked.fail(statuses)
       else stored.push({ job, statuses })
     }
-    if (admission.messages.length === 0) {
-      for (const { job, statuses } of stored) job.asked.succeed(statuses)
-      return true
-    }
+    return stored
+  }
+
+  #commit(admission: Admission, change: Change, draft: SessionRecord, compareIds: boolean): Promise<Committed> {
+    const desk = this.#desk
     const ids = admission.messages.map(({ id }) => `${desk.keys.messages}${id}`)
     const compare = [...admission.compare(), ...(compareIds ? ids.map(absent) : []), ...this.#inOrder()]
     // As many groups as there are conditions cost nothing besides.
     const groups = Math.max(MOST_GROUPS, compare.length)
     const ops = packed([...change.finished(), ...admission.ops(), desk.session.putOf(draft)], groups)
     const reads = [get(desk.keys.meta), get(desk.keys.arrivals), ...(compareIds ? ids.map(keyOnly) : [])]
-    const outcome = await desk.session.commit({ compare, then: ops, otherwise: reads })
-    if (outcome.kind === 'changed') {
-      desk.prune()
-      return false
-    }
-    if (outcome.kind === 'lost') {
-      await this.#learn(outcome.results)
-      return false
-    }
-    if (outcome.kind === 'done') {
-      desk.session.adopt(draft, outcome.revision)
-      admission.applied(outcome.revision)
-    }
-    for (const { job, statuses } of stored) job.asked.succeed(statuses)
-    return true
+    return desk.session.commit({ compare, success: ops, failure: reads })
   }
 
   /** What was due before these arrives before them, if that can be done in a few steps. */

@@ -200,11 +200,11 @@ class Etcd3Client implements EtcdClient {
     return this.#prefix.length === 0 ? bytes : Buffer.concat([this.#prefix, bytes])
   }
 
-  #txn({ compare, then, otherwise }: Txn) {
+  #txn({ compare, success, failure }: Txn) {
     return {
       compare: compare.map((condition) => this.#compare(condition)),
-      success: then.map((op) => this.#op(op)),
-      failure: otherwise.map((op) => this.#op(op)),
+      success: success.map((op) => this.#op(op)),
+      failure: failure.map((op) => this.#op(op)),
     }
   }
 

@@ -58,8 +58,8 @@ async function fold(desk: Desk, key: string, mod: number, record: SessionRecord)
   const reply = await desk.host.client().txn(
     {
       compare: [modIs(key, mod), modIs(baseKey, base?.mod ?? 0)],
-      then: [put(baseKey, sum.encode()), remove(key)],
-      otherwise: [],
+      success: [put(baseKey, sum.encode()), remove(key)],
+      failure: [],
     },
     DEADLINE_MS,
   )

@@ -1,5 +1,5 @@
 /**
- * The order in which an opened queue does what it is asked for: one thing at a time. What is of one kind and was asked for
+ * The order in which an opened queue does what it is asked for: one thing at a time. What goes together and was asked for
  * meanwhile is done together.
  */
 import type { RequestToken } from '../../driver.js'
@@ -20,20 +20,27 @@ export type Work = (jobs: readonly Job[], failed: Failed) => Promise<void>
 /** Says that a job could not be done; where it may be later, it can be asked for again. */
 export type Failed = (job: object, error: unknown) => void
 
-/** What is done one by one. */
-export const SOLO = 'solo'
+/** What may be done together with the first of a kind, though it was asked for later. */
+export interface Together {
+  readonly takes: readonly string[]
+  /** What it may not overtake. */
+  readonly until: (kind: string) => boolean
+}
+
+const ALONE: Together = { takes: [], until: () => true }
 
 export class Lane {
   readonly #works: Readonly<Record<string, Work>>
+  readonly #together: Readonly<Record<string, Together>>
   readonly #book: TokenBook
   #waiting: Job[] = []
   #running: Job[] = []
   #busy = false
-  #last = ''
   #idle: (() => void)[] = []
 
-  constructor(works: Readonly<Record<string, Work>>, book: TokenBook) {
+  constructor(works: Readonly<Record<string, Work>>, together: Readonly<Record<string, Together>>, book: TokenBook) {
     this.#works = works
+    this.#together = together
     this.#book = book
   }
 
@@ -85,8 +92,7 @@ export class Lane {
 
   async #next(): Promise<void> {
     this.#running = this.#takeTogether()
-    const kind = (this.#running[0] as Job).kind
-    this.#last = kind
+    const { kind } = this.#running[0] as Job
     try {
       await this.#works[kind]?.(this.#running, (job, error) => this.#end(job as Job, error))
     } catch (error) {
@@ -97,16 +103,13 @@ export class Lane {
     this.#running = []
   }
 
-  /**
-   * All of one kind that were asked for before anything that is done by itself. Kinds take turns, so that those who ask for
-   * one thing and those who ask for another do not make each other's transactions small.
-   */
+  /** The first, and what goes with it of what was asked for after it. */
   #takeTogether(): Job[] {
-    const alone = this.#waiting.findIndex(({ kind }) => kind === SOLO)
-    if (alone === 0) return this.#waiting.splice(0, 1)
-    const before = this.#waiting.slice(0, alone < 0 ? this.#waiting.length : alone)
-    const { kind } = before.find((job) => job.kind !== this.#last) ?? (before[0] as Job)
-    const taken = new Set(before.filter((job) => job.kind === kind))
+    const { kind } = this.#waiting[0] as Job
+    const { takes, until } = this.#together[kind] ?? ALONE
+    const end = this.#waiting.findIndex((job, index) => index > 0 && until(job.kind))
+    const before = this.#waiting.slice(0, end < 0 ? this.#waiting.length : end)
+    const taken = new Set(before.filter((job, index) => index === 0 || takes.includes(job.kind)))
     this.#waiting = this.#waiting.filter((job) => !taken.has(job))
     return [...taken]
   }

@@ -79,8 +79,9 @@ export class Leases {
       return held
     }
     if (held) this.gone(held)
+    // Another may have asked for it meanwhile.
     const known = this.#byTtl.get(ttlS)
-    if (known) return known
+    if (known !== undefined) return known
     const granted = this.#grant(ttlS)
     this.#byTtl.set(ttlS, granted)
     granted.catch(() => {
@@ -161,7 +162,7 @@ export class Leases {
   async #mark(id: string): Promise<void> {
     const marker = put(`${this.#keys.lives}${id}`, encode(1), id)
     try {
-      await this.#client().txn({ compare: [], then: [marker], otherwise: [] }, DEADLINE_MS)
+      await this.#client().txn({ compare: [], success: [marker], failure: [] }, DEADLINE_MS)
     } catch (error) {
       if (!isLeaseGone(error))
         this.#client()

@@ -95,7 +95,9 @@ async function readExpired(desk: Desk, stored: readonly KeyValue[]): Promise<Due
   })
   // Of messages that are not there. One that is put again meanwhile is left alone.
   for (const { key, mod } of orphans) {
-    await desk.host.client().txn({ compare: [modIs(key, mod)], then: [remove(key)], otherwise: [] }, ORPHAN_DEADLINE_MS)
+    await desk.host
+      .client()
+      .txn({ compare: [modIs(key, mod)], success: [remove(key)], failure: [] }, ORPHAN_DEADLINE_MS)
   }
   return expired
 }
@@ -126,7 +128,7 @@ async function move(desk: Desk, due: readonly Due[]): Promise<number | undefined
   if (promoted > 0) ops.push(put(keys.arrivals, encode(turn)))
   const compare = [modIs(keys.meta, meta.mod), ...due.map(({ key, mod }) => modIs(key, mod))]
   if (promoted > 0) compare.push(modIs(keys.arrivals, arrivals.mod))
-  const outcome = await desk.session.commit({ compare, then: packed(ops, 20), otherwise: [] })
+  const outcome = await desk.session.commit({ compare, success: packed(ops, 20), failure: [] })
   if (outcome.kind === 'done') {
     desk.session.adopt(draft, outcome.revision)
     desk.outcomes.ended(change.outcomes.length)
@@ -155,7 +157,7 @@ export async function dropUnreadable(
   draft.count('dropped', some.length)
   const ops = [...some.map(({ key }) => remove(key)), desk.session.putOf(draft)]
   const compare = some.map(({ key, mod }) => modIs(key, mod))
-  const outcome = await desk.session.commit({ compare, then: packed(ops, 20), otherwise: [] })
+  const outcome = await desk.session.commit({ compare, success: packed(ops, 20), failure: [] })
   if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
   desk.prune()
 }
@@ -181,7 +183,7 @@ async function lapseThese(desk: Desk, over: readonly Held[]): Promise<number> {
   }
   if (live.length > 0) {
     const ops = [...change.finished(), desk.session.putOf(draft)]
-    const outcome = await desk.session.commit({ compare: [], then: packed(ops, 40), otherwise: [] })
+    const outcome = await desk.session.commit({ compare: [], success: packed(ops, 40), failure: [] })
     if (outcome.kind === 'changed') {
       desk.prune()
       return 0

@@ -104,16 +104,19 @@ export async function trimOutcomes(desk: Desk): Promise<void> {
     await recount(desk)
   if (count.own.length > 0 && (count.known ?? 0) <= maxOutcomes + STEP) return
   while ((count.known ?? 0) > maxOutcomes) {
-    const pages = (await oldestPages(desk)).toSorted((one, other) => one.at - other.at)
-    const oldest = pages[0]
+    const [oldest, next] = (await oldestPages(desk)).toSorted((one, other) => one.at - other.at)
     if (oldest === undefined) return
-    const nextAt = pages[1]?.at ?? Number.POSITIVE_INFINITY
-    for (const page of await pagesFrom(desk, oldest)) {
-      const excess = (count.known ?? 0) - maxOutcomes
-      if (excess <= 0 || page.at > nextAt) break
-      const forgotten = await forget(desk, page, Math.min(excess, page.ids.length))
-      if (forgotten.length === 0) await recount(desk)
-    }
+    await trimSession(desk, oldest, next?.at ?? Number.POSITIVE_INFINITY)
+  }
+}
+
+/** Forgets what is too many of one session, up to what is older than that of all others. */
+async function trimSession(desk: Desk, oldest: EndPage, untilAt: number): Promise<void> {
+  for (const page of await pagesFrom(desk, oldest)) {
+    const excess = (desk.outcomes.known ?? 0) - desk.meta.settings.retention.maxOutcomes
+    if (excess <= 0 || page.at > untilAt) return
+    const forgotten = await forget(desk, page, Math.min(excess, page.ids.length))
+    if (forgotten.length === 0) await recount(desk)
   }
 }
 
@@ -167,8 +170,8 @@ async function forget(desk: Desk, page: EndPage, count: number): Promise<readonl
     desk.outcomes.forgetOwn()
     const outcome = await desk.session.commit({
       compare: [modIs(page.key, page.mod)],
-      then: packed(ops, 40),
-      otherwise: [],
+      success: packed(ops, 40),
+      failure: [],
     })
     if (outcome.kind === 'lost') return []
     if (outcome.kind === 'changed') {

@@ -6,7 +6,6 @@ export interface Page {
   readonly taken: boolean
   readonly leaseMs: number
   readonly at: number
-  readonly epoch: number
   readonly rows: readonly EntryRow[]
   /** Their places, without the name of the queue. */
   readonly places: readonly string[]

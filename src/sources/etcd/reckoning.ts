@@ -38,7 +38,7 @@ async function reckonSome(desk: Desk): Promise<number | undefined> {
   }
   const ops = [...change.finished(), desk.session.putOf(draft)]
   const compare = [modIs(keys.meta, desk.meta.mod), ...kvs.map(({ key, mod }) => modIs(key, mod))]
-  const outcome = await desk.session.commit({ compare, then: packed(ops, 20), otherwise: [] })
+  const outcome = await desk.session.commit({ compare, success: packed(ops, 20), failure: [] })
   if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
   desk.prune()
   return outcome.kind === 'done' || outcome.kind === 'repeated' ? kvs.length : undefined

@@ -104,6 +104,6 @@ async function recoverPage(desk: Desk, session: string, { record, mod, page, lea
   const key = `${keys.sessions}${session}`
   const ops = [...change.finished(), put(key, draft.encode())]
   const compare = [modIs(key, mod), absent(`${keys.lives}${lease}`), modIs(keys.meta, desk.meta.mod)]
-  const reply = await desk.host.client().txn({ compare, then: packed(ops, 20), otherwise: [] }, DEADLINE_MS)
+  const reply = await desk.host.client().txn({ compare, success: packed(ops, 20), failure: [] }, DEADLINE_MS)
   return reply.succeeded ? { moved: indices.length, record: draft, mod: reply.revision } : { moved: 0, mod: 0 }
 }

@@ -85,7 +85,6 @@ async function move(desk: Desk, held: Held, holder: Holder): Promise<void> {
     taken,
     leaseMs: holder.ttlMs,
     at: now(),
-    epoch: desk.meta.epoch,
     rows: [entryRow(entry)],
     places: [place],
   }
@@ -96,8 +95,8 @@ async function move(desk: Desk, held: Held, holder: Holder): Promise<void> {
   ]
   const outcome = await session.commit({
     compare: [present(`${keys.lives}${holder.id}`)],
-    then: packed(ops, 20),
-    otherwise: [],
+    success: packed(ops, 20),
+    failure: [],
   })
   if (outcome.kind === 'done') session.adopt(draft, outcome.revision)
   if (outcome.kind === 'done' || outcome.kind === 'repeated') {
@@ -122,8 +121,8 @@ async function showProgress(desk: Desk, renewals: readonly Renewal[]): Promise<v
   const draft = desk.session.record.draft('itself')
   const outcome = await desk.session.commit({
     compare: [],
-    then: packed([...ops, desk.session.putOf(draft)], 20),
-    otherwise: [],
+    success: packed([...ops, desk.session.putOf(draft)], 20),
+    failure: [],
   })
   if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
   desk.prune()

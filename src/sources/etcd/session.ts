@@ -7,7 +7,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { BackendUnavailableError, ClosedError } from '../../errors.js'
-import type { Compare, EtcdClient, KeyValue, Op, Result } from './client.js'
+import type { Compare, EtcdClient, KeyValue, Op, Result, Txn } from './client.js'
 import type { Keys } from './keys.js'
 import { SessionRecord } from './session-record.js'
 import { get, modIs, only, put } from './txn.js'
@@ -22,9 +22,9 @@ export interface Plan {
   /** What has to hold besides that the session is as we know it. */
   readonly compare: readonly Compare[]
   /** Has to put the session's record, once, on every path. */
-  readonly then: readonly Op[]
+  readonly success: readonly Op[]
   /** What is read where something else does not hold. */
-  readonly otherwise: readonly Op[]
+  readonly failure: readonly Op[]
 }
 
 export type Committed =
@@ -88,34 +88,41 @@ export class OwnSession {
   async commit(plan: Plan): Promise<Committed> {
     const txn = {
       compare: [modIs(this.key, this.mod), ...plan.compare],
-      then: plan.then,
-      otherwise: [get(this.key), ...plan.otherwise],
+      success: plan.success,
+      failure: [get(this.key), ...plan.failure],
     }
     for (let attempt = 0; ; attempt += 1) {
       if (this.closed) throw new ClosedError('the queue')
-      try {
-        const deadlineMs = deadlineFor(attempt, this.#host.client().members)
-        const reply = await this.#host.client().txn(txn, deadlineMs)
-        if (reply.succeeded) return { kind: 'done', results: reply.results, revision: reply.revision }
-        const [stored, ...results] = reply.results
-        return this.#failed(only(stored), results, reply.revision)
-      } catch (error) {
-        if (!(error instanceof BackendUnavailableError)) {
-          const before = attempt > 0 ? await this.#wasApplied() : undefined
-          if (before) return before
-          throw error
-        }
-        this.#host.onTrouble(error)
-        await this.#pause(attempt)
-      }
+      const outcome = await this.#try(txn, attempt).catch((error) => this.#doubted(error, attempt))
+      if (outcome) return outcome
+      await this.#pause(attempt)
     }
+  }
+
+  async #try(txn: Txn, attempt: number): Promise<Committed> {
+    const client = this.#host.client()
+    const reply = await client.txn(txn, deadlineFor(attempt, client.members))
+    if (reply.succeeded) return { kind: 'done', results: reply.results, revision: reply.revision }
+    const [stored, ...results] = reply.results
+    return this.#failed(only(stored), results, reply.revision)
+  }
+
+  /** What is to be made of an error: undefined where it has to be asked for again. */
+  async #doubted(error: unknown, attempt: number): Promise<Committed | undefined> {
+    if (error instanceof BackendUnavailableError) {
+      this.#host.onTrouble(error)
+      return undefined
+    }
+    const before = attempt > 0 ? await this.#wasApplied() : undefined
+    if (before === undefined) throw error
+    return before
   }
 
   /** Refused now, it may have been carried out when it was sent before. */
   async #wasApplied(): Promise<Committed | undefined> {
     const { results } = await this.#host
       .client()
-      .txn({ compare: [], then: [get(this.key)], otherwise: [] }, LONGEST_DEADLINE_MS)
+      .txn({ compare: [], success: [get(this.key)], failure: [] }, LONGEST_DEADLINE_MS)
     const stored = only(results[0])
     const outcome = stored && stored.mod !== this.mod ? this.#failed(stored, [], stored.mod) : undefined
     return outcome?.kind === 'repeated' ? outcome : undefined

@@ -33,8 +33,8 @@ export function range(key: string, end: string, limit = 0): Op {
   return { kind: 'get', key, end, limit }
 }
 
-export function nested(compare: readonly Compare[], then: readonly Op[], otherwise: readonly Op[] = []): Op {
-  return { kind: 'txn', txn: { compare, then, otherwise } }
+export function nested(compare: readonly Compare[], success: readonly Op[], failure: readonly Op[] = []): Op {
+  return { kind: 'txn', txn: { compare, success, failure } }
 }
 
 /** The key was changed last at this revision; 0 says that it is absent. */
@@ -68,11 +68,11 @@ export function packed(ops: readonly Op[], most: number): Op[] {
 }
 
 /** About how many bytes a transaction takes in a request. */
-export function bytesOf({ compare, then, otherwise }: Txn): number {
+export function bytesOf({ compare, success, failure }: Txn): number {
   let bytes = 0
   for (const { key, end = '' } of compare) bytes += key.length + end.length + 24
-  for (const op of then) bytes += opBytes(op)
-  for (const op of otherwise) bytes += opBytes(op)
+  for (const op of success) bytes += opBytes(op)
+  for (const op of failure) bytes += opBytes(op)
   return bytes
 }
 

@@ -50,7 +50,7 @@ export class Change {
   #ready = 0
   #single: Entry | undefined
   #dueAt = 0
-  #deaths = 0
+  #named = 0
 
   constructor(
     readonly keys: Keys,
@@ -94,10 +94,10 @@ export class Change {
   }
 
   /** Puts a message that is nowhere else among the delayed ones. */
-  delay(entry: Entry, dueAt: number, order: string, wasAt: string | undefined): void {
+  delay(entry: Entry, dueAt: number, wasAt: string | undefined): void {
     this.record.count('delayed')
     this.#due(entry.expiresAt > 0 ? Math.min(dueAt, entry.expiresAt) : dueAt)
-    const place = `d/${fixed(dueAt, INSTANT_DIGITS)}${order}`
+    const place = `d/${fixed(dueAt, INSTANT_DIGITS)}${this.#unique()}`
     this.ops.push(...this.placed(this.#recorded(entry, place, wasAt), place))
   }
 
@@ -105,7 +105,7 @@ export class Change {
   bury(entry: Entry, reason: string, attempts: number): void {
     this.record.count('dead')
     this.record.count('bytes', -entry.size)
-    const order = `${fixed(this.now, INSTANT_DIGITS)}${this.name}${this.session}${fixed(this.#deaths++, 3)}`
+    const order = `${fixed(this.now, INSTANT_DIGITS)}${this.#unique()}`
     const death: Death = { entry: entryRow(entry), reason, attempts, deadAt: this.now, order }
     this.ops.push(
       put(`${this.keys.dead}${entry.id}`, encode(death)),
@@ -208,6 +208,12 @@ export class Change {
     const { news } = this
     if (news !== undefined) ops.push(put(this.keys.news, encode(news)))
     return ops
+  }
+
+  /** The end of a key that no other has, neither of this change nor of another; later ones of a session sort later. */
+  #unique(): string {
+    this.#named += 1
+    return `${this.name}${this.session}${fixed(this.#named, 4)}`
   }
 
   #due(at: number): void {

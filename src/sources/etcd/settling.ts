@@ -50,12 +50,7 @@ function requeue(change: Change, held: Held, { reason, countAttempt, delayMs }: 
   const back = countAttempt ? change.failed(entry, reason ?? `attempt ${entry.attempt} failed`) : stays(change, entry)
   if (back === undefined) return settled.dead
   if (delayMs > 0) {
-    change.delay(
-      back,
-      change.now + Math.ceil(delayMs),
-      `${change.name}${held.index.toString(16).padStart(3, '0')}`,
-      held.place,
-    )
+    change.delay(back, change.now + Math.ceil(delayMs), held.place)
     return settled.delayed
   }
   change.makeReady(back, held.place)

@@ -10,7 +10,9 @@ export class Server {
 
   /** It ends with this process at the latest. */
   static async start(): Promise<Server> {
-    return new Server(await startEtcd({ heartbeatMs: 100, electionTimeoutMs: 1_000, quotaBytes: QUOTA_BYTES }))
+    return new Server(
+      await startEtcd({ onDisk: true, heartbeatMs: 100, electionTimeoutMs: 1_000, quotaBytes: QUOTA_BYTES }),
+    )
   }
 
   private constructor(server: EtcdServer) {

@@ -8,7 +8,7 @@ import { type EtcdCluster, startEtcdCluster } from '../../support/servers/etcd-c
 import type { EtcdServer } from '../../support/servers/etcd-server.js'
 import { connects, followed, nameOf } from '../../support/traffic.js'
 import { pause, until } from '../../support/wait.js'
-import { Rig } from './rig.js'
+import { IS_WHOLE, Rig } from './rig.js'
 
 /** Longer than the lease of those who work. */
 const LONGER_MS = 4_000
@@ -80,8 +80,11 @@ const TROUBLES: readonly (readonly [string, Trouble])[] = [
   ],
 ]
 
+/** A follower that is cut off is the least of them. */
+const CHOSEN = IS_WHOLE ? TROUBLES : TROUBLES.filter(([title]) => !title.startsWith('N80'))
+
 describe('three members of which, in mid-work,', () => {
-  it.for(TROUBLES)('%s: everything is handled once, and no call fails', async ([, trouble], { onTestFinished }) => {
+  it.for(CHOSEN)('%s: everything is handled once, and no call fails', async ([, trouble], { onTestFinished }) => {
     const { rig, cluster } = await ground(onTestFinished)
     const queues = [1, 2, 3].map(() => rig.queue<string>(rig.backend(cluster.hosts), { leaseMs: 3_000 }, 'work'))
     const effects = new Effects()

@@ -7,7 +7,7 @@ import { type EtcdProxy, startEtcdProxy } from '../../support/servers/etcd-proxy
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { startTcpProxy } from '../../support/servers/tcp-proxy.js'
 import { until } from '../../support/wait.js'
-import { isTxn, isUnary, isWrite, Rig } from './rig.js'
+import { IS_WHOLE, isTxn, isUnary, isWrite, Rig } from './rig.js'
 
 let server: EtcdServer
 let rig: Rig
@@ -23,8 +23,8 @@ beforeEach(() => {
   rig = new Rig(deferTo(onTestFinished))
 })
 
-/** One in so many transactions is lost in turn; `MILLRACE_EVERY_REPLY=1` loses each, which takes minutes. */
-const STEP = process.env['MILLRACE_EVERY_REPLY'] ? 1 : 5
+/** One in so many transactions is lost in turn. */
+const STEP = IS_WHOLE ? 1 : 9
 
 type Loss = 'cut' | 'refusal' | 'silence'
 

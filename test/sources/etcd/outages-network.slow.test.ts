@@ -9,7 +9,7 @@ import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js
 import { startTcpProxy } from '../../support/servers/tcp-proxy.js'
 import { connects, consume, followed, idsOf, produce } from '../../support/traffic.js'
 import { gate, pause, until } from '../../support/wait.js'
-import { isTxn, Rig } from './rig.js'
+import { isTxn, leaseStates, Rig } from './rig.js'
 
 let server: EtcdServer
 let names = 0
@@ -174,6 +174,8 @@ describe.concurrent('a network that swallows everything for 6 s', () => {
     for (const events of [longEvents, shortEvents]) expect(connects(events)).toEqual(['reconnecting', 'reconnected'])
     expect(shortEvents.filter(({ type }) => type === 'lease-expired')).toHaveLength(3)
     expect(longEvents.filter(({ type }) => type === 'lease-expired' || type === 'lease-lost')).toEqual([])
+    expect(leaseStates(longEvents)).not.toContain('expired')
+    expect(leaseStates(shortEvents)).toContain('expired')
     await expectStats(long, { ackedTotal: 4, claimed: 0, ready: 0, dead: 0 })
     await expectStats(short, { ackedTotal: 3, claimed: 0, ready: 0, dead: 0 })
   })

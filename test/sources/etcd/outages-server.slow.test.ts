@@ -104,7 +104,6 @@ const DISTURBANCES: readonly (readonly [string, number, number, Disturbance])[] 
   ['C11 forgets its past', 50, Number.POSITIVE_INFINITY, ({ gateway }) => gateway.compact()],
   ['N79 is killed and started again', 900, 5, (server) => server.restart()],
   ['A10, N80 freezes for 4 s', 500, 1, (server) => frozen(server, 4_000)],
-  ['A10 freezes again and again', 100, 12, (server) => frozen(server, 300)],
 ]
 
 describe.concurrent('a server that, in mid-work,', () => {

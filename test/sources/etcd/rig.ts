@@ -1,4 +1,4 @@
-import type { Backend } from 'millrace'
+import type { Backend, SourceEvent } from 'millrace'
 import { type EtcdOptions, etcdBackend } from 'millrace/etcd'
 import { QueueRig } from '../../support/rig.js'
 import { type EtcdProxy, ofMethod, type SeenCall } from '../../support/servers/etcd-proxy.js'
@@ -17,6 +17,14 @@ export class Rig extends QueueRig {
   backend(hosts: string | string[], options: Omit<EtcdOptions, 'hosts'> = {}): Backend {
     return etcdBackend({ hosts, ...options })
   }
+}
+
+/** `MILLRACE_WHOLE=1` runs every case of what is otherwise sampled, and at full depth: minutes instead of seconds. */
+export const IS_WHOLE = Boolean(process.env['MILLRACE_WHOLE'])
+
+/** What a source has told of the leases that its claims are under. */
+export function leaseStates(events: readonly SourceEvent[]): string[] {
+  return events.flatMap((event) => (event.type === 'lease' ? [event.state] : []))
 }
 
 export const isTxn = ofMethod('KV/Txn')

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { until } from '../wait.js'
@@ -10,6 +10,8 @@ const HOST = '127.0.0.1'
 /** Whoever has another build names it here; `scripts/setup-servers.mjs` knows the variable as well. */
 const BINARY = process.env['MILLRACE_ETCD_SERVER'] || 'etcd'
 const START_DEADLINE_MS = 20_000
+/** Where Linux keeps files in memory: there nobody waits for a disk, and data outlive the server, which is all tests ask. */
+const MEMORY = '/dev/shm'
 /** The peer port is the one behind the port for clients. */
 const PEER_OFFSET = 1
 
@@ -19,6 +21,8 @@ export const ROOT = { name: 'root', password: 'secret' } as const
 export interface EtcdServerOptions {
   /** Added to the command line, after all else: `['--max-txn-ops', '8']`. */
   readonly args?: readonly string[]
+  /** Data are on a disk, and each change is waited for until it is there: for who measures. */
+  readonly onDisk?: boolean
   /** A tenth of what etcd has by default, so that a leader is there and missed soon. */
   readonly heartbeatMs?: number
   readonly electionTimeoutMs?: number
@@ -91,7 +95,8 @@ export class EtcdServer {
   constructor(options: EtcdServerOptions, reservation: PortReservation) {
     this.port = reservation.port
     this.url = `http://${HOST}:${this.port}`
-    this.dir = mkdtempSync(join(tmpdir(), 'millrace-etcd-'))
+    const folder = !options.onDisk && existsSync(MEMORY) ? MEMORY : tmpdir()
+    this.dir = mkdtempSync(join(folder, 'millrace-etcd-'))
     this.gateway = new EtcdGateway(this.port)
     this.#options = options
     this.#reservation = reservation

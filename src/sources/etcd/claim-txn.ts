@@ -55,6 +55,7 @@ export function planClaims(
   without: SessionRecord,
   holder: Holder,
   terms: Claiming['terms'],
+  contended: boolean,
 ): Claiming {
   const expiring = candidates.some(({ entry }) => entry.expiresAt > 0)
   const size = Math.min(wanted, candidates.length, expiring ? MAX_EXPIRING_CLAIMS : MAX_CLAIMS)
@@ -62,13 +63,13 @@ export function planClaims(
   draft.pages.set(draft.turn, { lease: holder.id, size, settled: 0n, cancelled: 0n })
   draft.count('ready', -size)
   draft.count('claimed', size)
-  return { terms, holder, page: draft.turn, draft, without, windows: windowsOf(candidates, size) }
+  return { terms, holder, page: draft.turn, draft, without, windows: windowsOf(candidates, size, contended) }
 }
 
-/** The first messages, and where it is few that are wanted, those after them, for when others were faster. */
-function windowsOf(candidates: readonly Candidate[], size: number): Candidate[][] {
+/** The first messages, and where others have been faster and few are wanted, those after them. */
+function windowsOf(candidates: readonly Candidate[], size: number, contended: boolean): Candidate[][] {
   const windows: Candidate[][] = []
-  const most = size > FEW ? 1 : WINDOWS
+  const most = contended && size <= FEW ? WINDOWS : 1
   // One further on each time: whoever took the first of them leaves none behind that would come later.
   for (let from = 0; windows.length < most && from + size <= candidates.length; from += 1) {
     windows.push(candidates.slice(from, from + size))

@@ -34,6 +34,8 @@ export type ConsumeJob = Job<SettleInput | ClaimRequest, unknown>
 
 /** Operations of settlements on the level of claims, which need the rest of the path. */
 const MOST_GROUPS = 14
+/** So long after a claim was lost to another consumer it is reckoned with that it will be again. */
+const CONTENDED_MS = 5_000
 /** How often what was lost to others is tried again before it is given back. */
 const MAX_LOSSES = 50
 
@@ -161,7 +163,8 @@ class Turn {
     const leaseMs = leaseFor(terms.leaseMs)
     try {
       const holder = await this.#desk.leases.need(leaseMs / 1_000)
-      return planClaims(known, alike, draft, holder, { ...terms, leaseMs })
+      const contended = performance.now() - this.#desk.lostClaimAt < CONTENDED_MS
+      return planClaims(known, alike, draft, holder, { ...terms, leaseMs }, contended)
     } catch (error) {
       // That there is no lease keeps nobody from settling.
       if (settled.results.length > 0) return undefined
@@ -172,6 +175,7 @@ class Turn {
   #missed({ holder }: Claiming, result: Result): void {
     const desk = this.#desk
     desk.lostClaims += 1
+    desk.lostClaimAt = performance.now()
     this.#losses += 1
     const [meta, live] = missedIn(result)
     desk.noteMeta(only(meta))

@@ -105,6 +105,7 @@ export class Desk {
   recoveredAt = Number.NEGATIVE_INFINITY
   /** Claims that found nothing left of what they had seen. */
   lostClaims = 0
+  lostClaimAt = Number.NEGATIVE_INFINITY
   readonly #ready: ReadyWindow
   readonly #delayed: DueWindow
   readonly #expiring: DueWindow

@@ -7,7 +7,7 @@ import { SessionRecord, sumOf } from './session-record.js'
 import { get, modIs, only, put, remove } from './txn.js'
 
 /** The name of the session that stands for all that are over. */
-export const BASE = '0'
+const BASE = '0'
 
 const TRIES = 8
 const DEADLINE_MS = 500

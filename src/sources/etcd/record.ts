@@ -5,7 +5,7 @@
 import { BackendError, StoreVersionError } from '../../errors.js'
 
 /** The version of all that is stored. */
-export const FORMAT = 1
+const FORMAT = 1
 
 const VERSION_BYTE = 0x30 + FORMAT
 

@@ -125,7 +125,7 @@ function bit(index: number): bigint {
   return 1n << BigInt(index)
 }
 
-export function noCounts(): Counts {
+function noCounts(): Counts {
   return Object.fromEntries(NAMES.map((name) => [name, 0])) as Counts
 }
 

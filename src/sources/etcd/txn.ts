@@ -4,10 +4,6 @@
 import type { Compare, KeyValue, Op, Result, Txn } from './client.js'
 import { endOf } from './keys.js'
 
-/** What a server takes by default: operations on any path through a transaction, and bytes of a request. */
-export const MAX_OPS = 128
-export const MAX_REQUEST_BYTES = 1_500_000
-
 export function put(key: string, value: Buffer, lease?: string): Op {
   return lease === undefined ? { kind: 'put', key, value } : { kind: 'put', key, value, lease }
 }
@@ -76,7 +72,7 @@ export function bytesOf({ compare, success, failure }: Txn): number {
   return bytes
 }
 
-export function opBytes(op: Op): number {
+function opBytes(op: Op): number {
   if (op.kind === 'txn') return bytesOf(op.txn) + 16
   const key = Buffer.byteLength(op.key) + 16
   return op.kind === 'put' ? key + op.value.length + 16 : key + (op.end?.length ?? 0)

@@ -1,6 +1,7 @@
 /**
  * Settlements and claims, of one turn in one transaction.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClaimReply, ClaimRequest, SettleResult } from '../../driver.js'
 import { pageKey } from './change.js'
 import {
@@ -36,6 +37,7 @@ export type ConsumeJob = Job<SettleInput | ClaimRequest, unknown>
 const MOST_GROUPS = 14
 /** So long after a claim was lost to another consumer it is reckoned with that it will be again. */
 const CONTENDED_MS = 5_000
+const HESITATION_MS = 8
 /** How often what was lost to others is tried again before it is given back. */
 const MAX_LOSSES = 50
 
@@ -62,12 +64,14 @@ class Turn {
     try {
       let known = this.#desk.head
       while (!this.#settlements.isEmpty) known = await this.#step(known && this.#claimable(known) ? known : undefined)
+      if (this.#isContended && this.#wishes.wanted > 0 && known?.candidates.length === 1) known = await this.#hesitate()
       while (this.#wishes.wanted > 0) {
         const head = await this.#prepared(known)
         if (head === undefined) break
         known = await this.#step(head)
       }
       this.#answer()
+      if (this.#wishes.someUnwanted) await this.#answerUnwanted()
     } catch (error) {
       // What was granted has to be told, whatever came after it.
       this.#wishes.answerGranted()
@@ -75,8 +79,23 @@ class Turn {
     }
   }
 
+  /** An answer says that the store was reached: so it is asked, also for who does not want anything any more. */
+  async #answerUnwanted(): Promise<void> {
+    const { candidates, complete } = await this.#desk.readHead(1, 1)
+    this.#wishes.answerUnwanted(this.#desk.meta.paused, complete && candidates.length === 0)
+  }
+
   #claimable({ candidates, unreadable, dueAt }: Head): boolean {
     return candidates.length > 0 && unreadable.length === 0 && !isDue(dueAt)
+  }
+
+  get #isContended(): boolean {
+    return performance.now() - this.#desk.lostClaimAt < CONTENDED_MS
+  }
+
+  /** Of many who wait for one message one is first; the others see that it is gone, and do not try. */
+  async #hesitate(): Promise<undefined> {
+    await sleep(Math.random() * HESITATION_MS)
   }
 
   /** A head with something to claim, after what had to be done before that; undefined where there is nothing. */
@@ -163,8 +182,7 @@ class Turn {
     const leaseMs = leaseFor(terms.leaseMs)
     try {
       const holder = await this.#desk.leases.need(leaseMs / 1_000)
-      const contended = performance.now() - this.#desk.lostClaimAt < CONTENDED_MS
-      return planClaims(known, alike, draft, holder, { ...terms, leaseMs }, contended)
+      return planClaims(known, alike, draft, holder, { ...terms, leaseMs }, this.#isContended)
     } catch (error) {
       // That there is no lease keeps nobody from settling.
       if (settled.results.length > 0) return undefined
@@ -175,7 +193,8 @@ class Turn {
   #missed({ holder }: Claiming, result: Result): void {
     const desk = this.#desk
     desk.lostClaims += 1
-    desk.lostClaimAt = performance.now()
+    // Where the rest held, another consumer was faster; else something has come in front.
+    if (result.succeeded) desk.lostClaimAt = performance.now()
     this.#losses += 1
     const [meta, live] = missedIn(result)
     desk.noteMeta(only(meta))

@@ -11,11 +11,22 @@ interface Wish {
 
 export class Wishes {
   readonly #all: Wish[] = []
+  readonly #unwanted: Job<ClaimRequest, ClaimReply>[] = []
 
-  /** One that is not wanted any more is answered at once. */
   add(job: Job<ClaimRequest, ClaimReply>): void {
-    if (job.input.signal?.aborted) job.asked.succeed({ claims: [], paused: false, withdrawn: true })
+    if (job.input.signal?.aborted) this.#unwanted.push(job)
     else this.#all.push({ job, claims: [] })
+  }
+
+  /** Some are not wanted any more: they only have to be told whether there is nothing. */
+  get someUnwanted(): boolean {
+    return this.#unwanted.length > 0
+  }
+
+  answerUnwanted(paused: boolean, isEmpty: boolean): void {
+    for (const { asked } of this.#unwanted) {
+      asked.succeed(isEmpty ? { claims: [], paused } : { claims: [], paused, withdrawn: true })
+    }
   }
 
   get isEmpty(): boolean {

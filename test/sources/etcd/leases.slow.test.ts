@@ -108,7 +108,7 @@ describe.concurrent('a lease', () => {
   })
 
   it('N84 is renewed for one handler no longer than its cap, and for the others on', async ({ onTestFinished }) => {
-    const { queue, other } = await ground(onTestFinished)
+    const { queue, other } = await ground(onTestFinished, 3_000)
     await queue.enqueueAll(entries('stuck', 'fine'))
     const source = queue.source({ maxLeaseMs: 3_000, credit: 2 })
     const events = eventsOf(source)
@@ -301,11 +301,11 @@ describe.concurrent('a lease that cannot be had', () => {
   }) => {
     const { rig, server, queue } = await ground(onTestFinished)
     await queue.enqueueAll(entries('a', 'b', 'c'))
-    for (let round = 0; round < 24; round += 1) {
+    for (let round = 0; round < 12; round += 1) {
       const each = rig.queue(rig.backend(server.url), { leaseMs: 60_000 }, queue.name)
       const cancel = new AbortController()
       const receiving = each.receive({ signal: cancel.signal }).catch(() => undefined)
-      for (let turns = 0; turns < round * 2; turns += 1) await turn()
+      for (let turns = 0; turns < round * 4; turns += 1) await turn()
       cancel.abort()
       await receiving
       await each.close({ graceMs: 0 })

@@ -38,6 +38,8 @@ const MOST_GROUPS = 14
 /** So long after a claim was lost to another consumer it is reckoned with that it will be again. */
 const CONTENDED_MS = 5_000
 const HESITATION_MS = 8
+/** Two who wait lose half of what they try. */
+const CROWDED = 0.6
 /** How often what was lost to others is tried again before it is given back. */
 const MAX_LOSSES = 50
 
@@ -64,7 +66,7 @@ class Turn {
     try {
       let known = this.#desk.head
       while (!this.#settlements.isEmpty) known = await this.#step(known && this.#claimable(known) ? known : undefined)
-      if (this.#isContended && this.#wishes.wanted > 0 && known?.candidates.length === 1) known = await this.#hesitate()
+      if (this.#isCrowded && this.#wishes.wanted > 0 && known?.candidates.length === 1) known = await this.#hesitate()
       while (this.#wishes.wanted > 0) {
         const head = await this.#prepared(known)
         if (head === undefined) break
@@ -91,6 +93,11 @@ class Turn {
 
   get #isContended(): boolean {
     return performance.now() - this.#desk.lostClaimAt < CONTENDED_MS
+  }
+
+  /** Most of what is tried is lost. */
+  get #isCrowded(): boolean {
+    return this.#isContended && this.#desk.lostShare > CROWDED
   }
 
   /** Of many who wait for one message one is first; the others see that it is gone, and do not try. */
@@ -152,6 +159,7 @@ class Turn {
     const granted = grantedIn(result, claiming)
     if (granted === undefined) return this.#missed(claiming, result)
     this.#desk.session.adopt(claiming.draft, revision)
+    this.#desk.noteRace(false)
     await this.#grant(claiming, granted, revision)
   }
 
@@ -194,7 +202,7 @@ class Turn {
     const desk = this.#desk
     desk.lostClaims += 1
     // Where the rest held, another consumer was faster; else something has come in front.
-    if (result.succeeded) desk.lostClaimAt = performance.now()
+    if (result.succeeded) desk.noteRace(true)
     this.#losses += 1
     const [meta, live] = missedIn(result)
     desk.noteMeta(only(meta))

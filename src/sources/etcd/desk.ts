@@ -106,6 +106,8 @@ export class Desk {
   /** Claims that found nothing left of what they had seen. */
   lostClaims = 0
   lostClaimAt = Number.NEGATIVE_INFINITY
+  /** What part of the claims that were tried of late was lost. */
+  lostShare = 0
   readonly #ready: ReadyWindow
   readonly #delayed: DueWindow
   readonly #expiring: DueWindow
@@ -225,6 +227,11 @@ export class Desk {
     const key = `${this.keys.ready}${rankOf(entry, this.meta)}`
     // What else has come since the head was read is found out by comparing with its revision.
     this.head = { ...head, candidates: [{ key, mod, entry }] }
+  }
+
+  noteRace(lost: boolean): void {
+    if (lost) this.lostClaimAt = performance.now()
+    this.lostShare = 0.9 * this.lostShare + (lost ? 0.1 : 0)
   }
 
   /** Something is due earlier than was known. */

@@ -20,9 +20,13 @@ interface Enqueueing {
   enqueueAll(payloads: readonly Payload[]): Promise<unknown>
 }
 
-/** Puts `count` messages in. */
-export async function fill(count: number, putIn: (payloads: readonly Payload[]) => Promise<unknown>): Promise<void> {
-  for (let left = count; left > 0; left -= 1_000) await putIn(new Array<Payload>(Math.min(left, 1_000)).fill(PAYLOAD))
+/** Puts `count` messages in, so many in a call. */
+export async function fill(
+  count: number,
+  putIn: (payloads: readonly Payload[]) => Promise<unknown>,
+  size = 1_000,
+): Promise<void> {
+  for (let left = count; left > 0; left -= size) await putIn(new Array<Payload>(Math.min(left, size)).fill(PAYLOAD))
 }
 
 /** Consumes until `count` messages are settled. */

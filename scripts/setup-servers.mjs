@@ -10,7 +10,11 @@ import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /** A server more is a line more. `variable` may name another binary, which the tests then start. */
-const SERVERS = [{ binary: 'redis-server', packages: ['redis-server'], variable: 'MILLRACE_REDIS_SERVER' }]
+const SERVERS = [
+  { binary: 'redis-server', packages: ['redis-server'], brew: 'redis', variable: 'MILLRACE_REDIS_SERVER' },
+  // The client is for people who look into a server by hand.
+  { binary: 'etcd', packages: ['etcd-server', 'etcd-client'], brew: 'etcd', variable: 'MILLRACE_ETCD_SERVER' },
+]
 
 const INSTALLER = fileURLToPath(new URL('install-packages.sh', import.meta.url))
 
@@ -47,9 +51,11 @@ function rights() {
 /** Says what to do by hand. */
 function ask(due, reason) {
   const variables = due.map(({ variable }) => variable).join(' and ')
+  const debian = due.flatMap(({ packages }) => packages).join(' ')
+  const macos = due.map(({ brew }) => brew).join(' ')
   console.error(
     `setup: the tests and benches need ${binariesOf(due)}, and ${reason}. Install it by hand so that it is on the ` +
-      `PATH (Debian: apt-get install ${due.flatMap(({ packages }) => packages).join(' ')}; macOS: brew install redis), ` +
+      `PATH (Debian: apt-get install ${debian}; macOS: brew install ${macos}), ` +
       `or name the binary in ${variables}. It need not be running. The demo needs none of this.`,
   )
   return 1

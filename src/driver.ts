@@ -203,6 +203,9 @@ export interface RenewResult {
   readonly leaseExpiresAt: number
 }
 
+/** What became of the lease that keeps claims alive. */
+export type LeaseState = 'suspended' | 'expired' | 'restored' | 'failed'
+
 /** Something changed; read again. Hints may be lost, repeated or late, and never carry messages. */
 export type Hint =
   /** A message became ready, the next due instant came nearer, or the queue was resumed. */
@@ -213,6 +216,11 @@ export type Hint =
   | { readonly kind: 'cancel'; readonly id: string }
   /** An outcome that was asked for with `watch` is there. */
   | { readonly kind: 'outcome'; readonly id: string }
+  /**
+   * What keeps all claims of this driver alive, where that is one thing: `suspended` is not confirmed in time, `expired` is
+   * gone with the claims, `restored` is a new one for the next claims, `failed` is that there cannot be one now.
+   */
+  | { readonly kind: 'lease'; readonly state: LeaseState }
   /** The store cannot be reached. The stream of hints goes on. */
   | { readonly kind: 'down'; readonly error: Error }
   /** Hints come from now on, or come again: what happened before was not hinted at. */

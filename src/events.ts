@@ -38,6 +38,11 @@ export type SourceEvent =
   | { readonly type: 'lease-expired'; readonly id: string }
   /** Renewals failed for a while and are confirmed again, in time. */
   | { readonly type: 'lease-restored'; readonly id: string }
+  /**
+   * What became of the one lease that keeps all claims of the queue object alive (etcd): `suspended`: not confirmed in time;
+   * `expired`: gone, and the claims with it; `restored`: a new one is there for the next claims; `failed`: there is none now.
+   */
+  | { readonly type: 'lease'; readonly state: 'suspended' | 'expired' | 'restored' | 'failed' }
   /** Bytes that do not decode or do not fit the schema; the message was dead-lettered. */
   | { readonly type: 'decode-failed'; readonly id: string; readonly error: unknown }
   /** `credit`, not an empty queue, holds the stream. */

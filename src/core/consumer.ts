@@ -203,6 +203,7 @@ export class Consumer<T> implements ClaimOwner, IntakeOwner<T>, Stoppable, Membe
   // --- events
 
   onHint(hint: Hint): void {
+    if (hint.kind === 'lease') this.emit({ type: 'lease', state: hint.state })
     if (hint.kind !== 'cancel') return
     this.intake.onCancelHint(hint.id)
     this.leases.check([...this.held].filter(({ claim }) => claim.id === hint.id))

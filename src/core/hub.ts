@@ -235,7 +235,8 @@ export class Hub implements RequestContext {
     else if (hint.kind === 'due') this.due.expect(hint.inMs)
     else if (hint.kind === 'down') this.onDown(hint.error)
     else if (hint.kind === 'up') this.readAgain()
-    else if (hint.kind === 'cancel') for (const member of [...this.members]) member.onHint(hint)
+    else if (hint.kind === 'cancel' || hint.kind === 'lease')
+      for (const member of [...this.members]) member.onHint(hint)
     for (const watcher of [...this.watchers]) watcher(hint)
   }
 }

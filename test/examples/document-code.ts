@@ -33,6 +33,7 @@ export function folderOf(programs: readonly string[]): string {
     'millrace/memory': 'sources/memory/index.ts',
     'millrace/sqlite': 'sources/sqlite/index.ts',
     'millrace/redis': 'sources/redis/index.ts',
+    'millrace/etcd': 'sources/etcd/index.ts',
     'millrace/testing': 'testing/index.ts',
   }
   const config = {

@@ -3,14 +3,15 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, describe, expect, it } from 'vitest'
+import { startEtcd } from '../support/servers/etcd-server.js'
 import { startRedis } from '../support/servers/redis-server.js'
 
 const folder = fileURLToPath(new URL('../../examples/', import.meta.url))
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const names = readdirSync(folder).filter((name) => name.endsWith('.ts'))
 
-const redis = await startRedis()
-afterAll(() => redis.stop())
+const [redis, etcd] = await Promise.all([startRedis(), startEtcd()])
+afterAll(() => Promise.all([redis.stop(), etcd.stop()]))
 
 /** What an example says at its foot that it prints. */
 function expectation(text: string): string {
@@ -21,7 +22,7 @@ function expectation(text: string): string {
 async function output(path: string): Promise<string> {
   const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', path], {
     cwd: root,
-    env: { ...process.env, REDIS_URL: redis.url },
+    env: { ...process.env, REDIS_URL: redis.url, ETCD_HOSTS: etcd.url },
   })
   return stdout
 }

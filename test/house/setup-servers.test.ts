@@ -44,14 +44,18 @@ describe('the set-up of servers', () => {
 
   /** Stands in for the installer: says what it was asked for. */
   const installs = [
-    `echo "\${1##*/} $2"`,
-    `printf '#!/bin/sh\\n' >"\${0%/*}/redis-server"`,
-    `/bin/chmod 755 "\${0%/*}/redis-server"`,
+    'installer=$1; shift',
+    `echo "\${installer##*/} $*"`,
+    ...['redis-server', 'etcd'].flatMap((name) => [
+      `printf '#!/bin/sh\\n' >"\${0%/*}/${name}"`,
+      `/bin/chmod 755 "\${0%/*}/${name}"`,
+    ]),
   ]
   const sudo = ['[ "$2" = true ] && exit 0', 'shift', 'echo sudo', 'exec "$@"']
 
   it('is silent when all is there', () => {
     stub('redis-server')
+    stub('etcd')
     expect(setUp()).toEqual({ stdout: '', stderr: '', status: 0 })
   })
 
@@ -59,13 +63,23 @@ describe('the set-up of servers', () => {
     stub('apt-get')
     stub('sudo', ...sudo)
     stub('sh', ...installs)
-    const asked = `${isRoot ? '' : 'sudo\n'}install-packages.sh redis-server\n`
-    expect(setUp()).toEqual({ stdout: `setup: installing redis-server\n${asked}`, stderr: '', status: 0 })
+    const asked = `${isRoot ? '' : 'sudo\n'}install-packages.sh redis-server etcd-server etcd-client\n`
+    expect(setUp()).toEqual({ stdout: `setup: installing redis-server and etcd\n${asked}`, stderr: '', status: 0 })
     expect(setUp()).toEqual({ stdout: '', stderr: '', status: 0 })
+  })
+
+  it('installs one that is missing, and not the other', () => {
+    stub('redis-server')
+    stub('apt-get')
+    stub('sudo', ...sudo)
+    stub('sh', ...installs)
+    const asked = `${isRoot ? '' : 'sudo\n'}install-packages.sh etcd-server etcd-client\n`
+    expect(setUp()).toEqual({ stdout: `setup: installing etcd\n${asked}`, stderr: '', status: 0 })
   })
 
   it('is content with another binary', () => {
     stub('valkey-server')
+    stub('etcd')
     expect(setUp({ env: { MILLRACE_REDIS_SERVER: join(bin, 'valkey-server') } }).status).toBe(0)
     expect(setUp({ env: { MILLRACE_REDIS_SERVER: 'valkey-server' } }).status).toBe(0)
   })
@@ -81,7 +95,13 @@ describe('the set-up of servers', () => {
   it('says what to do where there is no apt', () => {
     const { stderr, status } = setUp()
     expect(status).toBe(1)
-    expect(stderr).toMatch(/need redis-server, and there is no apt-get.*MILLRACE_REDIS_SERVER.*\n$/)
+    expect(stderr).toMatch(
+      /need redis-server and etcd, and there is no apt-get.*apt-get install redis-server etcd-server etcd-client; macOS: brew install redis etcd\).*MILLRACE_REDIS_SERVER and MILLRACE_ETCD_SERVER\..*\n$/,
+    )
+    stub('redis-server')
+    const { stderr: one } = setUp()
+    expect(one).toMatch(/need etcd, and .*apt-get install etcd-server etcd-client; macOS: brew install etcd\)/)
+    expect(one).not.toContain('REDIS')
   })
 
   it('says what to do where it may not install', () => {

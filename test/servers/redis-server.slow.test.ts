@@ -92,7 +92,7 @@ it('starts many at once', async () => {
 it('ends with the process that started it, also by SIGKILL', async () => {
   const child = new Child<{ pid: number; dir: string }[]>(holdServers, [], [process.execPath, '--import', 'tsx'])
   const servers = await child.hear()
-  expect(servers.filter(({ pid }) => isAlive(pid))).toHaveLength(8)
+  expect(servers.filter(({ pid }) => isAlive(pid))).toHaveLength(12)
   await child.kill()
   await until('no server is left', () => servers.every(({ pid }) => !isAlive(pid)))
   await until('no data is left', () => servers.every(({ dir }) => !existsSync(dir)))

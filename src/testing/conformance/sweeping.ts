@@ -142,7 +142,8 @@ async function ackAfterRedelivery(bench: Bench): Promise<void> {
   await queue.enqueue('a')
   stopRenewing(client)
   const delivery = await receive(owner)
-  const fault = client.inject({ verb: 'settle', kind: 'hold-request' })
+  // Sent again it is held again, where the lease is longer than the wait before that.
+  const fault = client.inject({ verb: 'settle', kind: 'hold-request', times: 2 })
   const acking = delivery.ack()
   await soon('the ack is on its way', fault.reached)
   const again = await receive(queue, leaseMs + SLACK_MS)

@@ -2,10 +2,11 @@
 import { Cluster, Redis } from 'ioredis'
 import { run } from 'millrace'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { timed } from '../../support/rig.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
 import { turn, until } from '../../support/wait.js'
-import { Rig, timed } from './rig.js'
+import { Rig } from './rig.js'
 
 let server: RedisServer
 

@@ -7,7 +7,7 @@ import { Child } from '../../support/child.js'
 import { expectStats } from '../../support/queues.js'
 import { startRedis } from '../../support/servers/redis-server.js'
 import { until } from '../../support/wait.js'
-import type { Told } from './children/worker.js'
+import type { Told } from '../../support/worker.js'
 
 const LEASE_MS = 600
 const program = fileURLToPath(new URL('children/worker.ts', import.meta.url))

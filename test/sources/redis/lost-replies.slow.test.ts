@@ -1,12 +1,13 @@
 /** The server has run a call, and nobody hears of it: every call of a life of a queue, one at a time. */
 import { Redis } from 'ioredis'
-import { type Delivery, mergeMap, pipe, type Queue, type QueueStats, run } from 'millrace'
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { conserved } from '../../../src/testing/conserved.js'
+import { COURSES, expectSameWithAnyLost, type Life, lived } from '../../support/lost-replies.js'
+import { deferTo, inGroups, timed } from '../../support/rig.js'
 import { type RedisProxy, startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
-import { gate, until } from '../../support/wait.js'
-import { Effects, inGroups, isScript, Rig, timed } from './rig.js'
+import { until } from '../../support/wait.js'
+import { isScript, Rig } from './rig.js'
 
 let server: RedisServer
 let rig: Rig
@@ -18,228 +19,53 @@ beforeAll(async () => {
 
 afterAll(() => server.stop())
 
-interface Life {
-  readonly proxy: RedisProxy
-  readonly hashTag: string
-  readonly queue: Queue<string>
-  readonly other: Queue<string>
-}
+beforeEach(() => {
+  rig = new Rig(deferTo(onTestFinished))
+})
 
-/** Queues of their own, on a connection of their own. */
-async function freshLife(): Promise<Life> {
+async function freshLife(): Promise<Life & { readonly proxy: RedisProxy; readonly hashTag: string }> {
   lives += 1
   const hashTag = `life-${lives}`
   const proxy = await startProxy(server.port)
   const backend = rig.backend(proxy.url, { hashTag })
-  const queue = rig.queue(backend, {}, 'q')
-  return { proxy, hashTag, queue, other: rig.queue(backend, {}, 'other') }
-}
-
-/** Everything that was answered, and everything that is stored then. */
-interface Account {
-  readonly answers: readonly unknown[]
-  readonly stats: readonly QueueStats[]
-  readonly commands: number
-  /** How many replies were lost; what was sent behind one is lost with it, and does not count. */
-  readonly hit: number
-}
-
-/** A course of calls, lived through with the reply to the k-th call of a script lost, and to so many after it. */
-async function lived(work: (life: Life) => Promise<readonly unknown[]>, k?: number, lost = 1): Promise<Account> {
-  const life = await freshLife()
-  const drops = Array.from({ length: k === undefined ? 0 : lost }, (_, more) =>
-    life.proxy.dropReply({ nth: (k as number) + more, match: isScript }),
-  )
-  let hit = 0
-  for (const { dropped } of drops) void dropped.then(() => (hit += 1))
-  try {
-    const answers = await work(life)
-    const commands = life.proxy.count(isScript)
-    const stats = await Promise.all([life.queue.stats(), life.other.stats()])
-    return { answers, stats: stats.map((each) => ({ ...each, oldestReadyAgeMs: 0 })), commands, hit }
-  } finally {
-    for (const drop of drops) drop.cancel()
-    await Promise.all([life.queue.close({ graceMs: 0 }), life.other.close({ graceMs: 0 })])
-    await life.proxy.stop()
+  return {
+    proxy,
+    hashTag,
+    queue: rig.queue(backend, {}, 'q'),
+    other: rig.queue(backend, {}, 'other'),
+    countsFences: true,
+    calls: () => proxy.count(isScript),
+    lose: (nth) => proxy.dropReply({ nth, match: isScript }),
+    stop: () => proxy.stop(),
   }
-}
-
-/** Every k comes to the same end as a course in which nothing was lost. */
-async function expectSameWithAnyLost(work: (life: Life) => Promise<readonly unknown[]>, lost = 1): Promise<void> {
-  rig = new Rig((work) => onTestFinished(async () => void (await work())))
-  // The first one teaches the server its scripts, which costs more calls.
-  await lived(work)
-  const whole = await lived(work)
-  for (const stats of whole.stats) expect([stats.claimed, conserved(stats)]).toEqual([0, true])
-  const ks = Array.from({ length: whole.commands - lost + 1 }, (_, index) => index + 1)
-  expect(ks.length).toBeGreaterThan(3)
-  let hits = 0
-  await inGroups(ks, 8, async (k) => {
-    const { answers, stats, hit } = await lived(work, k, lost)
-    hits += Math.min(hit, 1)
-    expect({ k, answers, stats }).toEqual({ k, answers: whole.answers, stats: whole.stats })
-  })
-  // Calls that happen to go together are fewer, so the last ones may not be there.
-  expect(hits).toBeGreaterThan(0.8 * ks.length)
-}
-
-const entry = (payload: string) => ({ payload, id: payload })
-
-async function next(queue: Queue<string>): Promise<Delivery<string>> {
-  const delivery = await queue.receive({ timeoutMs: 15_000 })
-  if (delivery === undefined) throw new Error('nothing was ready')
-  return delivery
-}
-
-const shown = ({ id, attempt, deliveryCount, fence }: Delivery<string>) => [id, attempt, deliveryCount, fence]
-
-async function entering({ queue }: Life) {
-  return [
-    await queue.enqueue('a', { id: 'a' }),
-    await queue.enqueueAll(['b', 'c', 'd'].map(entry)),
-    await queue.enqueue('a', { id: 'a' }),
-    await queue.enqueueAll(['d', 'e'].map(entry)),
-    await queue.enqueue('f', { id: 'f', delayMs: 60_000 }),
-    await queue.cancel('b'),
-    await queue.cancel('b'),
-    await queue.cancel('f'),
-    await queue.cancel('nobody'),
-    await queue.outcome('b', { timeoutMs: 0 }),
-    await queue.enqueue('g', { id: 'g', delayMs: 60_000 }),
-    await queue.purge({ state: 'delayed' }),
-    await queue.enqueue('g', { id: 'g' }),
-    await queue.purge(),
-    await queue.purge(),
-    await queue.enqueue('h', { id: 'h' }),
-  ]
-}
-
-async function settling({ queue, other }: Life) {
-  const answers: unknown[] = [await queue.enqueueAll(['a', 'b', 'c', 'd', 'e'].map(entry))]
-  const a = await next(queue)
-  answers.push(shown(a), await a.extend(60_000), await a.ack({ sum: 1 }), await a.ack())
-  answers.push(await queue.outcome('a', { timeoutMs: 0 }))
-  const b = await next(queue)
-  answers.push(shown(b), await b.requeue({ reason: 'again' }))
-  const bAgain = await next(queue)
-  answers.push(shown(bAgain), await bAgain.release())
-  const bAtLast = await next(queue)
-  answers.push(shown(bAtLast), await bAtLast.requeue({ delayMs: 60_000 }))
-  const c = await next(queue)
-  answers.push(shown(c), await c.forward(other, 'from c', { id: 'c2' }))
-  const c2 = await next(other)
-  answers.push(shown(c2), await c2.ack())
-  const d = await next(queue)
-  answers.push(shown(d), await queue.cancel('d'), await d.requeue(), await queue.outcome('d', { timeoutMs: 0 }))
-  const e = await next(queue)
-  answers.push(shown(e), await e.ack())
-  answers.push(await queue.tryReceive())
-  return answers
-}
-
-async function burying({ queue }: Life) {
-  const answers: unknown[] = [await queue.enqueueAll(['a', 'b', 'c', 'd'].map(entry))]
-  for (const reason of ['bad', 'worse', 'worst']) {
-    const delivery = await next(queue)
-    answers.push(shown(delivery), await delivery.deadLetter(reason))
-  }
-  answers.push(await queue.deadLetters.requeue('a'), await queue.deadLetters.requeue('a'))
-  answers.push(await queue.deadLetters.purge('b'), await queue.deadLetters.purge('b'))
-  answers.push(await queue.deadLetters.requeueAll())
-  for (let count = 0; count < 2; count += 1) {
-    const delivery = await next(queue)
-    answers.push(shown(delivery), await delivery.ack())
-  }
-  const last = await next(queue)
-  answers.push(shown(last), await last.deadLetter('late'), await queue.deadLetters.purgeAll())
-  answers.push(await queue.purge({ state: ['ready', 'dead'] }))
-  return answers
-}
-
-/** A pipeline with an end, four at once, that acks, requeues, buries and forwards. */
-async function flowing({ queue, other }: Life) {
-  const effects = new Effects()
-  const ids = Array.from({ length: 24 }, (_, index) => `m${String(index).padStart(2, '0')}`)
-  const enqueued = await Promise.all(ids.map((id) => queue.enqueue(id, { id })))
-  const handler = async (delivery: Delivery<string>) => {
-    const number = Number(delivery.id.slice(1))
-    effects.note(`${delivery.id} ${delivery.attempt}`)
-    if (number % 4 === 1 && delivery.attempt === 1) await delivery.requeue()
-    else if (number % 4 === 2) await delivery.deadLetter('every fourth')
-    else if (number % 4 === 3) await delivery.forward(other, delivery.payload, { id: delivery.id })
-  }
-  const flow = pipe(queue.source({ until: 'idle' }), mergeMap(handler, 4))
-  const there = pipe(
-    other.source({ until: 'idle' }),
-    mergeMap(({ id }: Delivery<string>) => effects.note(`other ${id}`), 4),
-  )
-  const summaries = [await run(flow), await run(there)]
-  return [enqueued, effects.doubled, effects.size, summaries]
-}
-
-/** A source is stopped in mid-work: what it held goes back. */
-async function stopping({ queue }: Life) {
-  const enqueued = await queue.enqueueAll(['a', 'b', 'c', 'd', 'e', 'f'].map(entry))
-  const working = gate()
-  const cancel = new AbortController()
-  let started = 0
-  const handler = async (delivery: Delivery<string>) => {
-    if (delivery.id === 'a') return
-    started += 1
-    if (started === 3) working.open()
-    await new Promise((resolve) => delivery.signal.addEventListener('abort', resolve))
-    throw delivery.signal.reason
-  }
-  const running = run(pipe(queue.source(), mergeMap(handler, 3)), { signal: cancel.signal, graceMs: 1_000 })
-  await working.promise
-  cancel.abort()
-  const began = performance.now()
-  const summary = await running
-  const tookMs = performance.now() - began
-  const source = queue.source()
-  const taken: unknown[] = []
-  for await (const delivery of source) {
-    taken.push(shown(delivery)[0], delivery.attempt)
-    await delivery.ack()
-    if (taken.length === 4) break
-  }
-  const stopped = await source.stop({ graceMs: 0 })
-  const ready = await queue.size()
-  return [enqueued, summary, tookMs < 6_000 ? 'in time' : `after ${tookMs} ms`, taken, stopped, ready]
 }
 
 describe('the reply to any one call is lost, and', () => {
   it('R4, N28 what is enqueued, cancelled and purged is told as it was, and done once', () =>
-    expectSameWithAnyLost(entering))
+    expectSameWithAnyLost(freshLife, COURSES.entering))
 
-  it('R4, N27 what is claimed and settled is told as it was, and done once', () => expectSameWithAnyLost(settling))
+  it('R4, N27 what is claimed and settled is told as it was, and done once', () =>
+    expectSameWithAnyLost(freshLife, COURSES.settling))
 
-  it('R4, N43 dead letters are requeued and purged once', () => expectSameWithAnyLost(burying))
+  it('R4, N43 dead letters are requeued and purged once', () => expectSameWithAnyLost(freshLife, COURSES.burying))
 
-  it('R4, A14 a pipeline handles each message once, and comes to its end', () => expectSameWithAnyLost(flowing))
+  it('R4, A14 a pipeline handles each message once, and comes to its end', () =>
+    expectSameWithAnyLost(freshLife, COURSES.flowing))
 
-  it('R4, N11 a stop gives back what was held, in its bound', () => expectSameWithAnyLost(stopping))
+  it('R4, N11 a stop gives back what was held, in its bound', () => expectSameWithAnyLost(freshLife, COURSES.stopping))
 })
 
 describe('the reply to any call and to the two after it is lost, and', () => {
-  it.each([
-    ['entering', entering],
-    ['settling', settling],
-    ['burying', burying],
-    ['flowing', flowing],
-    ['stopping', stopping],
-  ])('R4, N27, N28 %s ends as it would have', (_, work) => expectSameWithAnyLost(work, 3))
+  it.each(Object.entries(COURSES))('R4, N27, N28 %s ends as it would have', (_, course) =>
+    expectSameWithAnyLost(freshLife, course, 3),
+  )
 })
 
 describe('a server that forgets its scripts all the time', () => {
-  it.each([
-    ['entering', entering],
-    ['settling', settling],
-    ['burying', burying],
-    ['flowing', flowing],
-  ])('R2, A24 %s ends as it would have, also with replies lost', async (_, work) => {
-    rig = new Rig((undo) => onTestFinished(async () => void (await undo())))
-    const { answers, stats } = await lived(work)
+  const { stopping: _, ...courses } = COURSES
+
+  it.each(Object.entries(courses))('R2, A24 %s ends as it would have, also with replies lost', async (_, course) => {
+    const { answers, stats } = await lived(freshLife, course)
     let isOver = false
     const forgetting = (async () => {
       const client = new Redis(server.url)
@@ -248,7 +74,7 @@ describe('a server that forgets its scripts all the time', () => {
     })()
     try {
       await inGroups([undefined, 1, 4, 7, 10, 13], 3, async (k) => {
-        const forgotten = await lived(work, k, 2)
+        const forgotten = await lived(freshLife, course, k, 2)
         expect({ k, answers: forgotten.answers, stats: forgotten.stats }).toEqual({ k, answers, stats })
       })
     } finally {
@@ -260,7 +86,6 @@ describe('a server that forgets its scripts all the time', () => {
 
 describe('a cancel while no reply comes any more', () => {
   it('N12, D1 settles in its bound, says what it could not give back, and that lapses', async () => {
-    rig = new Rig((work) => onTestFinished(async () => void (await work())))
     const { proxy, hashTag, queue } = await freshLife()
     onTestFinished(() => proxy.stop())
     const direct = rig.queue(rig.backend(server.url, { hashTag }), {}, 'q')

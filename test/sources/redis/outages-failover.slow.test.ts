@@ -5,11 +5,12 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { conserved } from '../../../src/testing/conserved.js'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
+import { Effects } from '../../support/rig.js'
 import { type RedisCluster, startCluster } from '../../support/servers/redis-cluster.js'
 import { type RedisSentinel, startSentinel } from '../../support/servers/redis-sentinel.js'
 import { startRedis } from '../../support/servers/redis-server.js'
 import { pause, until } from '../../support/wait.js'
-import { Effects, type Relay, Rig, startRelay } from './rig.js'
+import { type Relay, Rig, startRelay } from './rig.js'
 
 function rigOf(onTestFinished: (work: () => Promise<void>) => void): Rig {
   return new Rig((work) => onTestFinished(async () => void (await work())))

@@ -3,10 +3,12 @@ import { type Delivery, mergeMap, pipe, type Queue, run } from 'millrace'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
+import { deferTo, Effects, timed } from '../../support/rig.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
+import { consume, idsOf, produce } from '../../support/traffic.js'
 import { gate, pause, until } from '../../support/wait.js'
-import { type Defer, Effects, Rig, startLiar, startRelay, timed } from './rig.js'
+import { Rig, startLiar, startRelay } from './rig.js'
 
 let server: RedisServer
 let names = 0
@@ -17,49 +19,13 @@ beforeAll(async () => {
 
 afterAll(() => server.stop())
 
-function rigOf(onTestFinished: (work: () => Promise<void>) => void): Rig {
-  const defer: Defer = (work) => onTestFinished(async () => void (await work()))
-  return new Rig(defer)
+function rigOf(finished: (work: () => Promise<void>) => void): Rig {
+  return new Rig(deferTo(finished))
 }
 
 function freshName(): string {
   names += 1
   return `net-${names}`
-}
-
-const idsOf = (count: number) => Array.from({ length: count }, (_, index) => `m${index}`)
-
-/** Several producers, one message or a batch at a time. */
-async function produce(queues: readonly Queue<string>[], ids: readonly string[]): Promise<void> {
-  const left = [...ids]
-  const produceSome = async (queue: Queue<string>) => {
-    for (
-      let some = left.splice(0, 1 + (left.length % 5));
-      some.length > 0;
-      some = left.splice(0, 1 + (left.length % 5))
-    ) {
-      const enqueued = await queue.enqueueAll(some.map((id) => ({ payload: id, id })))
-      expect(enqueued.map(({ status }) => status)).toEqual(some.map(() => 'enqueued'))
-    }
-  }
-  await Promise.all(queues.map(produceSome))
-}
-
-/** Several consumers that go on until they are stopped; each message is an effect. */
-function consume(queues: readonly Queue<string>[], effects: Effects, ms = 1): { stop(): Promise<unknown> } {
-  const cancel = new AbortController()
-  const work = async ({ id }: Delivery<string>) => {
-    await pause(Math.random() * 2 * ms)
-    effects.note(id)
-  }
-  const runs = queues.map((queue) => run(pipe(queue.source(), mergeMap(work, 8)), { signal: cancel.signal }))
-  for (const each of runs) each.catch(() => {})
-  return {
-    stop: async () => {
-      cancel.abort()
-      return Promise.all(runs)
-    },
-  }
 }
 
 describe.concurrent('a network under load', () => {
@@ -71,7 +37,7 @@ describe.concurrent('a network under load', () => {
     const name = freshName()
     const queues = Array.from({ length: 3 }, () => rig.queue(rig.backend(proxy.url), {}, name))
     const effects = new Effects()
-    const consumers = consume(queues, effects, 5)
+    const consumers = consume(queues, effects, { ms: 5 })
     let isOver = false
     const resetting = (async () => {
       let resets = 0

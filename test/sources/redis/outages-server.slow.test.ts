@@ -1,38 +1,21 @@
 /** A server that dies, comes back, forgets, freezes, or throws everybody out, while queues wait and work. */
 import { fileURLToPath } from 'node:url'
-import { type Delivery, mergeMap, pipe, type Queue, run, type SourceEvent } from 'millrace'
+import { type Delivery, mergeMap, pipe, type Queue, run } from 'millrace'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { Child } from '../../support/child.js'
-import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
+import { deferTo, Effects, timed } from '../../support/rig.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
+import { connects, followed, nameOf } from '../../support/traffic.js'
 import { pause, until } from '../../support/wait.js'
 import type { Said } from './outages-child.js'
-import { Effects, Rig, startRelay, timed } from './rig.js'
+import { Rig, startRelay } from './rig.js'
 
 const CHILD = fileURLToPath(new URL('./outages-child.ts', import.meta.url))
 
 function rigOf(finished: (work: () => Promise<void>) => void): Rig {
-  return new Rig((work) => finished(async () => void (await work())))
-}
-
-const connects = (events: readonly SourceEvent[]) =>
-  events.map(({ type }) => type).filter((type) => type.startsWith('reconnect'))
-const nameOf = (error: Error) => error.name
-
-/** Acks all that comes, and writes down what. */
-function followed(queue: Queue<string>, signal?: AbortSignal) {
-  const source = queue.source({ graceMs: 0, ...(signal && { signal }) })
-  const events = eventsOf(source)
-  const seen: string[] = []
-  const ended = (async () => {
-    for await (const delivery of source) {
-      seen.push(`${delivery.id} ${delivery.attempt}`)
-      await delivery.ack()
-    }
-  })().then(() => 'complete', nameOf)
-  return { events, seen, ended, stop: () => source.stop() }
+  return new Rig(deferTo(finished))
 }
 
 describe.concurrent('a server that is down for 10 s', () => {

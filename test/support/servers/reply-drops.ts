@@ -2,43 +2,43 @@ import type { RespCommand } from './resp-exchange.js'
 
 export type CommandFilter = (command: RespCommand) => boolean
 
-export interface ReplyDropOptions {
+export interface ReplyDropOptions<C = RespCommand> {
   /** Of the commands that match from now on, the first one when not given. */
   readonly nth?: number
   /** Any command when not given: a client sends some of its own when it connects. */
-  readonly match?: CommandFilter
+  readonly match?: (command: C) => boolean
 }
 
 /** A reply that will not arrive. */
-export interface ReplyDrop {
+export interface ReplyDrop<C = RespCommand> {
   /**
    * Fulfils with the command when the server has run it and the connection is being cut. It never does when the
    * connection is lost before the server has answered.
    */
-  readonly dropped: Promise<RespCommand>
+  readonly dropped: Promise<C>
   /** Lets the reply pass, unless it is too late. */
   cancel(): void
 }
 
 /** A command on its way, and who wants its reply dropped. */
-export interface SentCommand {
-  readonly command: RespCommand
-  readonly drops: readonly Drop[]
+export interface SentCommand<C = RespCommand> {
+  readonly command: C
+  readonly drops: readonly Drop<C>[]
 }
 
-interface Drop {
-  readonly match: CommandFilter
-  readonly done: (command: RespCommand) => void
+interface Drop<C> {
+  readonly match: (command: C) => boolean
+  readonly done: (command: C) => void
   missing: number
 }
 
 /** The replies that a proxy is to drop. */
-export class ReplyDrops {
-  readonly #drops = new Set<Drop>()
+export class ReplyDrops<C = RespCommand> {
+  readonly #drops = new Set<Drop<C>>()
 
-  add({ nth = 1, match = () => true }: ReplyDropOptions = {}): ReplyDrop {
-    let done!: (command: RespCommand) => void
-    const dropped = new Promise<RespCommand>((resolve) => {
+  add({ nth = 1, match = () => true }: ReplyDropOptions<C> = {}): ReplyDrop<C> {
+    let done!: (command: C) => void
+    const dropped = new Promise<C>((resolve) => {
       done = resolve
     })
     const drop = { match, done, missing: nth }
@@ -47,18 +47,18 @@ export class ReplyDrops {
   }
 
   /** Counts a command. */
-  send(command: RespCommand): SentCommand {
+  send(command: C): SentCommand<C> {
     const matching = [...this.#drops].filter(({ match }) => match(command))
     for (const drop of matching) drop.missing -= 1
     return { command, drops: matching.filter(({ missing }) => missing === 0) }
   }
 
-  concerns(sent: SentCommand | undefined): sent is SentCommand {
+  concerns(sent: SentCommand<C> | undefined): sent is SentCommand<C> {
     return sent?.drops.some((drop) => this.#drops.has(drop)) ?? false
   }
 
   /** The whole reply is there. */
-  finish({ command, drops }: SentCommand): void {
+  finish({ command, drops }: SentCommand<C>): void {
     for (const drop of drops) {
       if (this.#drops.delete(drop)) drop.done(command)
     }

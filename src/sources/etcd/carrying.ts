@@ -1,0 +1,181 @@
+/**
+ * Settlements that carry messages for other queues: one transaction over the keys of all of them.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { NewMessage, SettleCommand, SettleResult } from '../../driver.js'
+import { BackendUnavailableError, MillraceError, QueueFullError } from '../../errors.js'
+import { byQueue } from '../local/admission.js'
+import { carries, settled } from '../local/settle-results.js'
+import type { Change } from './change.js'
+import type { Compare, Op } from './client.js'
+import type { Desk, Held } from './desk.js'
+import { Admission, checkBatch } from './enqueueing.js'
+import { maintain } from './maintenance.js'
+import { forgetOutlived } from './outcomes.js'
+import { SessionRecord } from './session-record.js'
+import { settleOne } from './settling.js'
+import { absent, get, modIs, only, packed } from './txn.js'
+
+const MAX_LOSSES = 50
+/** The most messages that one settlement carries to one queue: their ids are compared. */
+const MAX_CARRIED = 60
+
+/** Carries out commands one after the other. */
+export async function settleCarrying(desk: Desk, commands: readonly SettleCommand[]): Promise<SettleResult[]> {
+  const results: SettleResult[] = []
+  for (const command of commands) results.push(await new Carrying(desk, command).run())
+  return results
+}
+
+interface Parcel {
+  readonly to: Desk
+  readonly change: Change
+  readonly admission: Admission
+}
+
+class Carrying {
+  readonly #desk: Desk
+  readonly #command: SettleCommand
+  readonly #batches: ReadonlyMap<string, NewMessage[]>
+  readonly #known = new Map<string, Set<string>>()
+  readonly #maintained = new Set<string>()
+
+  constructor(desk: Desk, command: SettleCommand) {
+    this.#desk = desk
+    this.#command = command
+    this.#batches = byQueue('carry' in command && carries(command) ? (command.carry ?? []) : [])
+  }
+
+  async run(): Promise<SettleResult> {
+    for (const batch of this.#batches.values()) {
+      const error = checkBatch(batch, MAX_CARRIED)
+      if (error) return { state: 'refused', error }
+    }
+    for (let losses = 0; losses < MAX_LOSSES; losses += 1) {
+      const result = await this.#step()
+      if (result) return result
+      if (losses > 1) await sleep(Math.random() * Math.min(losses, 10))
+    }
+    throw new BackendUnavailableError(`others have changed the same queues ${MAX_LOSSES} times`)
+  }
+
+  /** The result, or undefined where it has to be tried again. */
+  async #step(): Promise<SettleResult | undefined> {
+    const desk = this.#desk
+    const draft = desk.session.record.draft('itself')
+    const change = desk.change(draft)
+    const held = desk.live(this.#command.id, this.#command.token)
+    if (held === undefined) return settled.stale
+    const isCancelled = this.#command.kind !== 'ack' && draft.isCancelRequested(held.page, held.index)
+    const packs = isCancelled || this.#batches.size === 0 ? [] : await this.#pack(change, held)
+    if (packs === undefined) return undefined
+    if (packs instanceof Error) return { state: 'refused', error: packs }
+    const result = packs.length === 0 ? settleOne(desk, change, this.#command) : this.#end(change, held)
+    const isDone = await this.#commit(change, packs)
+    if (!isDone) return undefined
+    desk.outcomes.ended(change.outcomes.length)
+    desk.claims.delete(held.token)
+    return result
+  }
+
+  /** False where nothing was done, and something has to be read again, which was. */
+  async #commit(change: Change, packs: readonly Parcel[]): Promise<boolean> {
+    const desk = this.#desk
+    const draft = change.record
+    const outcome = await desk.session.commit({
+      compare: packs.flatMap((parcel) => this.#compare(parcel)),
+      success: packed(
+        [...change.finished(), desk.session.putOf(draft), ...packs.flatMap((parcel) => this.#ops(parcel))],
+        20,
+      ),
+      failure: [],
+    })
+    if (outcome.kind === 'done') {
+      desk.session.adopt(draft, outcome.revision)
+      for (const { to, change: theirs, admission } of packs) {
+        if (to !== desk) to.session.adopt(theirs.record, outcome.revision)
+        admission.applied(outcome.revision)
+      }
+      return true
+    }
+    if (outcome.kind !== 'repeated') desk.prune()
+    await Promise.all(packs.map(({ to }) => this.#learn(to)))
+    return outcome.kind === 'repeated'
+  }
+
+  /** What goes to each queue; undefined where something has to be read again, an error where it cannot be stored. */
+  async #pack(change: Change, held: Held): Promise<Parcel[] | MillraceError | undefined> {
+    const parcels: Parcel[] = []
+    for (const [queue, batch] of this.#batches) {
+      const parcel = await this.#parcel(change, held, queue, batch)
+      if (parcel === undefined || parcel instanceof MillraceError) return parcel
+      parcels.push(parcel)
+    }
+    return parcels
+  }
+
+  async #parcel(change: Change, held: Held, queue: string, batch: readonly NewMessage[]) {
+    const isOwn = queue === this.#desk.queue
+    const to = isOwn ? this.#desk : this.#desk.visit(queue)
+    if (!this.#known.has(queue)) await this.#learn(to)
+    const theirs = isOwn ? change : to.change(to.session.record.draft('itself'))
+    const admission = new Admission(to, theirs, this.#known.get(queue) ?? new Set())
+    const leaving = isOwn ? { length: 1, bytes: held.entry.size } : { length: 0, bytes: 0 }
+    const statuses = await admission.add(batch, leaving)
+    if (admission.outdated) return undefined
+    if (statuses instanceof QueueFullError && !this.#maintained.has(queue)) {
+      this.#maintained.add(queue)
+      while ((await maintain(to)) > 0) {}
+      return undefined
+    }
+    return statuses instanceof MillraceError ? statuses : { to, change: theirs, admission }
+  }
+
+  #end(change: Change, { page, index, entry }: Held): SettleResult {
+    const command = this.#command
+    change.settleClaim(page, index)
+    change.record.count('forwarded')
+    if (command.kind === 'ack') {
+      change.end(entry, { state: 'done' }, command.result)
+      return settled.forwarded
+    }
+    const reason = command.kind === 'dead-letter' ? command.reason : ''
+    change.end(entry, { state: 'dead', reason })
+    return settled.dead
+  }
+
+  #compare({ to, admission }: Parcel): Compare[] {
+    const ids = admission.messages.map(({ id }) => absent(`${to.keys.messages}${id}`))
+    const own = to === this.#desk ? [] : [modIs(to.session.key, to.session.mod)]
+    return [...own, ...admission.compare(), ...ids]
+  }
+
+  #ops({ to, change, admission }: Parcel): Op[] {
+    if (admission.messages.length === 0) return []
+    const own = to === this.#desk ? [] : [...change.finished(), to.session.putOf(change.record)]
+    return [...own, ...admission.ops()]
+  }
+
+  /** Reads what the messages for a queue rest on. */
+  async #learn(to: Desk): Promise<void> {
+    const { keys, session } = to
+    const ids = [...new Set((this.#batches.get(to.queue) ?? []).map(({ id }) => id))]
+    const { results } = await to.read(
+      get(keys.meta),
+      get(keys.arrivals),
+      get(session.key),
+      ...ids.map((id) => ({ kind: 'get', key: `${keys.messages}${id}`, keysOnly: true }) as const),
+    )
+    to.noteMeta(only(results[0]))
+    to.noteArrivals(only(results[1]))
+    if (to !== this.#desk) adoptStored(to, only(results[2]))
+    const taken = ids.filter((_, index) => only(results[index + 3]) !== undefined)
+    const forgotten = taken.length === 0 ? new Set<string>() : await forgetOutlived(to)
+    this.#known.set(to.queue, new Set(taken.filter((id) => !forgotten.has(id))))
+  }
+}
+
+function adoptStored({ session }: Desk, stored: { readonly value: Buffer; readonly mod: number } | undefined): void {
+  if (stored === undefined) session.adopt(SessionRecord.empty(session.record.turn), 0)
+  else session.adopt(SessionRecord.decode(stored.value), stored.mod)
+}

@@ -1,0 +1,310 @@
+/**
+ * What all that an opened queue does shares: its session, the claims that it holds, and what it knows of the queue.
+ */
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { LeaseState } from '../../driver.js'
+import { BackendUnavailableError, StoreVersionError } from '../../errors.js'
+import { Change } from './change.js'
+import type { EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
+import { decodeEntry, type Entry, type EntryRow, entryOf } from './entry.js'
+import type { Seen } from './folding.js'
+import { arrivalText, COUNT_DIGITS, fixed, INSTANT_DIGITS, type Keys, keysOf } from './keys.js'
+import { type Holder, Leases } from './leases.js'
+import { decodeMeta, type Meta, NO_META } from './meta.js'
+import { OutcomeCount } from './outcome-count.js'
+import { rankOf } from './rank.js'
+import { decode } from './record.js'
+import { OwnSession } from './session.js'
+import type { SessionRecord } from './session-record.js'
+import { get, only, range } from './txn.js'
+import { DueWindow, ReadyWindow } from './windows.js'
+
+const READ_DEADLINE_MS = 2_000
+/** Where another member can be asked. */
+const SHORT_DEADLINE_MS = 600
+const FIRST_BACKOFF_MS = 20
+const LONGEST_BACKOFF_MS = 1_000
+
+/** A claim that this session holds. */
+export interface Held {
+  readonly id: string
+  readonly token: string
+  readonly page: number
+  readonly index: number
+  readonly entry: Entry
+  /** Where it was claimed, without the name of the queue. */
+  readonly place: string
+  readonly taken: boolean
+  readonly consumer: string
+  holder: Holder
+  /** By our own monotonic clock the claim lapses then. */
+  until: number
+}
+
+/** A ready message that may be claimed. */
+export interface Candidate {
+  readonly key: string
+  readonly mod: number
+  readonly entry: Entry
+}
+
+/** The first ready messages, and when something is due, as the store was at a revision. */
+export interface Head {
+  readonly revision: number
+  readonly candidates: readonly Candidate[]
+  /** What stands among them and is no entry. */
+  readonly unreadable: readonly { readonly key: string; readonly mod: number }[]
+  /** There is nothing ready besides. */
+  readonly complete: boolean
+  /** When the next delayed message is due, or the next time to live ends; 0 for never. */
+  readonly dueAt: number
+}
+
+/** Where arrivals stand. */
+export interface Arrivals {
+  readonly turn: number
+  readonly mod: number
+}
+
+export interface StoredArrivals {
+  readonly n: number
+  /** Something became ready. */
+  readonly r?: number
+  /** The nearest instant at which something that arrived is due. */
+  readonly d?: number
+  /** The message, where it is one that became ready. */
+  readonly e?: EntryRow
+}
+
+export interface DeskHost {
+  readonly client: () => EtcdClient
+  onTrouble(error: Error): void
+  onLease(state: LeaseState): void
+  /** The lease of a claim is gone before its time. */
+  onClaimLost(id: string): void
+  /** Something is to be done by success: see to it. */
+  onClaims(): void
+}
+
+export class Desk {
+  readonly session: OwnSession
+  readonly leases: Leases
+  readonly claims = new Map<string, Held>()
+  readonly outcomes = new OutcomeCount()
+  meta: Meta = NO_META
+  arrivals: Arrivals = { turn: 0, mod: 0 }
+  head: Head | undefined
+  /** Other queues of the same backend that messages were carried to. */
+  readonly visited = new Map<string, Desk>()
+  /** How many messages and bytes the queue holds at most, as long as arrivals stand where they stood. */
+  bound: { readonly mod: number; readonly length: number; readonly bytes: number } | undefined
+  /** Sessions of others, as they were when we last looked. */
+  seen: ReadonlyMap<string, Seen> = new Map()
+  /** When we last looked for claims whose owner is gone. */
+  recoveredAt = Number.NEGATIVE_INFINITY
+  /** Claims that found nothing left of what they had seen. */
+  lostClaims = 0
+  lostClaimAt = Number.NEGATIVE_INFINITY
+  /** What part of the claims that were tried of late was lost. */
+  lostShare = 0
+  readonly #ready: ReadyWindow
+  readonly #delayed: DueWindow
+  readonly #expiring: DueWindow
+  #limit = 0
+  #names = 0
+
+  constructor(
+    readonly queue: string,
+    readonly keys: Keys,
+    readonly host: DeskHost,
+  ) {
+    const name = randomBytes(6).toString('hex')
+    this.#ready = new ReadyWindow(keys.ready)
+    this.#delayed = new DueWindow(keys.delayed)
+    this.#expiring = new DueWindow(keys.expiring)
+    this.session = new OwnSession(name, { client: host.client, keys, onTrouble: (error) => host.onTrouble(error) })
+    this.leases = new Leases(
+      host.client,
+      keys,
+      (state) => {
+        if (state === 'expired') this.onLeaseGone()
+        host.onLease(state)
+      },
+      (holder) => [...this.claims.values()].some((held) => held.holder === holder),
+    )
+  }
+
+  /** A change of our own, on a draft of our record. */
+  change(draft: SessionRecord): Change {
+    return new Change(this.keys, this.meta, draft, this.session.name, fixed(draft.turn, COUNT_DIGITS))
+  }
+
+  /** A change of what another session has left, on a draft of its record. */
+  changeOf(session: string, draft: SessionRecord): Change {
+    this.#names += 1
+    const name = `${fixed(draft.turn, COUNT_DIGITS)}${this.session.name}${this.#names.toString(36)}`
+    return new Change(this.keys, this.meta, draft, session, name)
+  }
+
+  /** Reads in one step, and repeats nothing. */
+  read(...ops: Op[]): Promise<TxnReply> {
+    return this.host
+      .client()
+      .txn(
+        { compare: [], success: ops, failure: [] },
+        this.host.client().members > 1 ? SHORT_DEADLINE_MS : READ_DEADLINE_MS,
+      )
+  }
+
+  /** Reads what must be known after something was done: asks until it is answered, and says so meanwhile. */
+  async patiently<T>(read: () => Promise<T>): Promise<T> {
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await read()
+      } catch (error) {
+        if (!(error instanceof BackendUnavailableError) || this.session.closed) throw error
+        this.host.onTrouble(error)
+        await sleep(Math.min(FIRST_BACKOFF_MS * 2 ** attempt, LONGEST_BACKOFF_MS) * (0.5 + Math.random() / 2))
+      }
+    }
+  }
+
+  noteMeta(stored: KeyValue | undefined): void {
+    const meta = decodeMeta(stored)
+    if (meta.mod >= this.meta.mod) this.meta = meta
+  }
+
+  noteArrivals(stored: KeyValue | undefined): void {
+    const mod = stored?.mod ?? 0
+    if (mod < this.arrivals.mod) return
+    const turn = stored === undefined ? 0 : decode<StoredArrivals>(stored.value, 'the arrivals of the queue').n
+    this.arrivals = { turn, mod }
+  }
+
+  /** What {@link noteHead} takes. */
+  headOps(limit: number): Op[] {
+    const { keys } = this
+    this.#limit = limit
+    return [
+      range(keys.ready, this.#ready.end, limit),
+      range(keys.delayed, this.#delayed.end, 1),
+      range(keys.expiring, this.#expiring.end, 1),
+    ]
+  }
+
+  noteHead(results: readonly Result[], revision: number): Head {
+    const [ready] = results
+    const candidates: Candidate[] = []
+    const unreadable: { key: string; mod: number }[] = []
+    for (const { key, mod, value } of ready?.kvs ?? []) {
+      const entry = readable(value)
+      if (entry) candidates.push({ key, mod, entry })
+      else unreadable.push({ key, mod })
+    }
+    const complete = this.#ready.isWhole && ready?.more === false
+    this.#ready.note(ready?.count ?? 0, this.#limit, ready?.kvs.at(-1)?.key)
+    this.head = { revision, candidates, unreadable, complete, dueAt: this.dueIn(results) }
+    return this.head
+  }
+
+  /** When something is due next, of what {@link headOps} read; 0 for never. */
+  dueIn([, delayed, expiring]: readonly Result[]): number {
+    const { keys } = this
+    const dues = [
+      this.#delayed.note(delayed?.count ?? 0, instantIn(keys.delayed, only(delayed))),
+      this.#expiring.note(expiring?.count ?? 0, instantIn(keys.expiring, only(expiring))),
+    ]
+    const dueAt = Math.min(...dues.filter((at) => at > 0))
+    return Number.isFinite(dueAt) ? dueAt : 0
+  }
+
+  /** A message became ready: if nothing was before it, it is what may be claimed. */
+  noteReady(row: EntryRow, mod: number): void {
+    const { head } = this
+    if (head === undefined || !head.complete || head.candidates.length > 0 || mod <= head.revision) return
+    const entry = entryOf(row)
+    const key = `${this.keys.ready}${rankOf(entry, this.meta)}`
+    // What else has come since the head was read is found out by comparing with its revision.
+    this.head = { ...head, candidates: [{ key, mod, entry }] }
+  }
+
+  noteRace(lost: boolean): void {
+    if (lost) this.lostClaimAt = performance.now()
+    this.lostShare = 0.9 * this.lostShare + (lost ? 0.1 : 0)
+  }
+
+  /** Something is due earlier than was known. */
+  noteDue(at: number): void {
+    if (this.head && (this.head.dueAt === 0 || at < this.head.dueAt)) this.head = { ...this.head, dueAt: at }
+  }
+
+  /** The first ready messages: as many as wanted, or all there are. */
+  async readHead(wanted: number, limit: number): Promise<Head> {
+    for (;;) {
+      const { results, revision } = await this.read(get(this.keys.meta), ...this.headOps(limit))
+      this.noteMeta(only(results[0]))
+      const head = this.noteHead(results.slice(1), revision)
+      if (head.complete || head.candidates.length >= wanted || results[1]?.more) return head
+      this.#ready.widen()
+    }
+  }
+
+  /** When the first of our claims lapses, by our monotonic clock. */
+  get lapsesAt(): number {
+    let at = Number.POSITIVE_INFINITY
+    for (const { until } of this.claims.values()) if (until < at) at = until
+    return at
+  }
+
+  /** The claim of a token, if it is live. */
+  live(id: string, token: string): Held | undefined {
+    const held = this.claims.get(token)
+    if (held === undefined || held.id !== id || held.until <= performance.now() || !held.holder.isLive) return undefined
+    return this.session.record.isLive(held.page, held.index) ? held : undefined
+  }
+
+  /** Forgets claims that the record says are not ours any more. */
+  prune(): void {
+    for (const [token, { page, index }] of this.claims) {
+      if (!this.session.record.isLive(page, index)) this.claims.delete(token)
+    }
+  }
+
+  onLeaseGone(): void {
+    for (const held of this.claims.values()) {
+      if (held.holder.isLive) continue
+      held.until = Math.min(held.until, performance.now())
+      this.host.onClaimLost(held.id)
+    }
+    this.host.onClaims()
+  }
+
+  /** Our desk at another queue, with a session of its own there. */
+  visit(queue: string): Desk {
+    const known = this.visited.get(queue)
+    if (known) return known
+    const desk = new Desk(queue, keysOf(queue), this.host)
+    this.visited.set(queue, desk)
+    return desk
+  }
+
+  /** Where something stands that arrives with the next transaction. */
+  arrival(index: number): string {
+    return arrivalText({ turn: this.arrivals.turn + 1, index })
+  }
+}
+
+/** What somebody has written by hand must not stop a queue. */
+function readable(value: Buffer): Entry | undefined {
+  try {
+    return decodeEntry(value)
+  } catch (error) {
+    if (error instanceof StoreVersionError) throw error
+    return undefined
+  }
+}
+
+function instantIn(prefix: string, stored: KeyValue | undefined): number {
+  return stored === undefined ? 0 : Number.parseInt(stored.key.slice(prefix.length, prefix.length + INSTANT_DIGITS), 16)
+}

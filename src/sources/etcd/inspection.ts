@@ -1,0 +1,320 @@
+/**
+ * What is asked about the queue: numbers, listings, one message. Nothing here changes anything.
+ */
+import type {
+  Paged,
+  Page as PageRequest,
+  QueueStats,
+  StoredDeadLetter,
+  StoredMessage,
+  StoredOutcome,
+} from '../../driver.js'
+import type { Death } from './change.js'
+import type { KeyValue, TxnReply } from './client.js'
+import type { Desk } from './desk.js'
+import { decodeEntry, decodeMessage, type Entry, type EntryRow, entryOf, type Header } from './entry.js'
+import { after, endOf, INSTANT_DIGITS } from './keys.js'
+import { oldestReady } from './oldest.js'
+import type { Page } from './page.js'
+import { decode } from './record.js'
+import { SessionRecord, sumOf } from './session-record.js'
+import { now } from './time.js'
+import { get, only, range } from './txn.js'
+
+const MAX_PAGE = 100
+/** Payloads of a page of a listing, at most one above. */
+const MAX_PAGE_BYTES = 1_000_000
+
+export async function statsOf(desk: Desk): Promise<QueueStats> {
+  const { keys } = desk
+  const { results } = await desk.read(get(keys.meta), range(keys.sessions, endOf(keys.sessions)))
+  desk.noteMeta(only(results[0]))
+  const sum = sumOf((results[1]?.kvs ?? []).map(({ value }) => SessionRecord.decode(value)))
+  const [oldest] = sum.ready > 0 ? await oldestReady(desk, 1) : []
+  return {
+    ready: sum.ready,
+    delayed: sum.delayed,
+    claimed: sum.claimed,
+    dead: sum.dead,
+    oldestReadyAgeMs: oldest === undefined ? 0 : Math.max(0, now() - oldest.entry.arrivedAt),
+    paused: desk.meta.paused,
+    enqueuedTotal: sum.enqueued,
+    ackedTotal: sum.acked,
+    forwardedTotal: sum.forwarded,
+    purgedTotal: sum.purged,
+    expiredTotal: sum.expired,
+    cancelledTotal: sum.cancelled,
+    droppedTotal: sum.dropped,
+  }
+}
+
+/** A page of ready or delayed messages, in their order. */
+export async function listPlaced(
+  desk: Desk,
+  state: 'ready' | 'delayed',
+  { after: cursor, limit }: PageRequest,
+): Promise<Paged<StoredMessage>> {
+  const prefix = desk.keys[state]
+  const from = cursor === undefined ? prefix : after(`${prefix}${cursor}`)
+  const reply = await desk.read(range(from, endOf(prefix), Math.min(limit, MAX_PAGE)))
+  const { kvs = [], more = false } = reply.results[0] ?? {}
+  const placed = kvs.map((stored) => ({ key: stored.key, entry: decodeEntry(stored.value) }))
+  const read = await withPayloads(desk, placed, reply)
+  const items = read.map(({ key, entry, header, bytes }): StoredMessage => {
+    const shown = shownMessage(entry, header, bytes, state)
+    return state === 'delayed'
+      ? { ...shown, dueAt: Number.parseInt(key.slice(prefix.length).slice(0, INSTANT_DIGITS), 16) }
+      : shown
+  })
+  const cut = placed[read.length === 0 ? placed.length - 1 : (read.at(-1)?.at ?? 0)]
+  const last = cut && (more || cut !== placed.at(-1)) ? cut.key.slice(prefix.length) : undefined
+  return last === undefined ? { items } : { items, next: last }
+}
+
+export interface ClaimedRow {
+  readonly session: string
+  readonly page: number
+  readonly index: number
+  readonly entry: Entry
+  readonly place: string
+  readonly stored: Page
+  /** The revision that claimed it. */
+  readonly revision: number
+  readonly cancelRequested: boolean
+  readonly progress: Buffer | undefined
+}
+
+/** All live claims of all sessions, as they are at one revision. */
+export async function claimedRows(
+  desk: Desk,
+): Promise<{ rows: ClaimedRow[]; records: Map<string, { record: SessionRecord; mod: number }>; revision: number }> {
+  const { keys } = desk
+  const { results, revision } = await desk.read(
+    range(keys.sessions, endOf(keys.sessions)),
+    range(keys.claims, endOf(keys.claims)),
+  )
+  const records = new Map<string, { record: SessionRecord; mod: number }>()
+  for (const { key, value, mod } of results[0]?.kvs ?? []) {
+    records.set(key.slice(keys.sessions.length), { record: SessionRecord.decode(value), mod })
+  }
+  const progress = new Map<string, Buffer>()
+  const pages: KeyValue[] = []
+  for (const stored of results[1]?.kvs ?? []) {
+    const path = stored.key.slice(keys.claims.length).split('/')
+    if (path.length === 3) progress.set(path.join('/'), stored.value)
+    else pages.push(stored)
+  }
+  const rows = pages.flatMap((stored) => rowsOf(stored, keys.claims, records, progress))
+  return { rows, records, revision }
+}
+
+function rowsOf(
+  { key, value, create }: KeyValue,
+  prefix: string,
+  records: ReadonlyMap<string, { readonly record: SessionRecord }>,
+  progress: ReadonlyMap<string, Buffer>,
+): ClaimedRow[] {
+  const path = key.slice(prefix.length)
+  const [session = '', number = ''] = path.split('/')
+  const page = Number.parseInt(number, 16)
+  const record = records.get(session)?.record
+  const stored = decode<Page>(value, 'a page of claims')
+  return (record?.liveIn(page) ?? []).map((index) => ({
+    session,
+    page,
+    index,
+    entry: entryOf(stored.rows[index] as EntryRow),
+    place: stored.places[index] ?? '',
+    stored,
+    revision: create,
+    cancelRequested: record?.isCancelRequested(page, index) === true,
+    progress: progress.get(`${path}/${index}`),
+  }))
+}
+
+/** A page of claimed messages, the oldest claim first. */
+export async function listClaimed(desk: Desk, { after: cursor, limit }: PageRequest): Promise<Paged<StoredMessage>> {
+  const { rows } = await claimedRows(desk)
+  const placed = rows
+    .map((row) => ({ key: fenceText(row), row, entry: row.entry }))
+    .toSorted((one, other) => (one.key < other.key ? -1 : 1))
+    .filter(({ key }) => cursor === undefined || key > cursor)
+  const some = placed.slice(0, Math.min(limit, MAX_PAGE))
+  const read = await withPayloads(desk, some)
+  const items = read.map(({ entry, header, bytes, at }): StoredMessage => {
+    const { stored, progress } = (some[at] as (typeof some)[number]).row
+    return {
+      ...shownMessage(entry, header, bytes, 'claimed'),
+      leaseExpiresAt: stored.at + stored.leaseMs,
+      consumer: stored.consumer,
+      ...(progress && { progress }),
+    }
+  })
+  const cut = some[read.length === 0 ? some.length - 1 : (read.at(-1)?.at ?? 0)]
+  return cut === undefined || cut === placed.at(-1) ? { items } : { items, next: cut.key }
+}
+
+function fenceText({ revision, index }: ClaimedRow): string {
+  return `${String(revision).padStart(16, '0')}${String(index).padStart(4, '0')}`
+}
+
+/** A page of dead letters, in the order in which they died. */
+export async function listDead(desk: Desk, { after: cursor, limit }: PageRequest): Promise<Paged<StoredDeadLetter>> {
+  const { keys } = desk
+  const from = cursor === undefined ? keys.deaths : after(`${keys.deaths}${cursor}`)
+  const first = await desk.read(range(from, endOf(keys.deaths), Math.min(limit, MAX_PAGE)))
+  const { kvs = [], more = false } = first.results[0] ?? {}
+  const ids = kvs.map(({ value }) => decode<string>(value, 'a death'))
+  const deaths = ids.length === 0 ? [] : (await desk.read(...ids.map((id) => get(`${keys.dead}${id}`)))).results
+  const placed = kvs.map(({ key }, index) => {
+    const stored = only(deaths[index])
+    const death = stored && decode<Death>(stored.value, 'a dead letter')
+    // One that came back and died again is further on.
+    const here = death?.order === key.slice(keys.deaths.length) ? death : undefined
+    return { key, death: here, entry: here && entryOf(here.entry as EntryRow) }
+  })
+  const read = await withPayloads(desk, placed)
+  const items = read.map(({ entry, header, bytes, at }): StoredDeadLetter => {
+    const death = placed[at]?.death as Death
+    return {
+      id: entry.id,
+      bytes,
+      reason: death.reason,
+      attempts: death.attempts,
+      deliveryCount: entry.deliveries,
+      priority: entry.priority,
+      ...named(header),
+      enqueuedAt: header.enqueuedAt,
+      deadAt: death.deadAt,
+      errors: entry.errors,
+    }
+  })
+  const cut = placed[read.length === 0 ? placed.length - 1 : (read.at(-1)?.at ?? 0)]
+  const last = cut && (more || cut !== placed.at(-1)) ? cut.key.slice(keys.deaths.length) : undefined
+  return last === undefined ? { items } : { items, next: last }
+}
+
+interface WithPayload {
+  readonly key: string
+  readonly entry: Entry
+  readonly header: Header
+  readonly bytes: Uint8Array
+  /** Which of those that were asked for. */
+  readonly at: number
+}
+
+/** Reads payloads up to a bound of bytes, in the same order; one that is gone is left out. */
+async function withPayloads(
+  desk: Desk,
+  placed: readonly { readonly key: string; readonly entry: Entry | undefined }[],
+  _reply?: TxnReply,
+): Promise<WithPayload[]> {
+  let bytes = 0
+  const wanted: { readonly key: string; readonly entry: Entry; readonly at: number }[] = []
+  for (const [at, { key, entry }] of placed.entries()) {
+    if (entry === undefined) continue
+    bytes += entry.size
+    if (bytes > MAX_PAGE_BYTES && wanted.length > 0) break
+    wanted.push({ key, entry, at })
+  }
+  if (wanted.length === 0) return []
+  const { results } = await desk.read(...wanted.map(({ entry }) => get(`${desk.keys.messages}${entry.id}`)))
+  return wanted.flatMap((one, index) => {
+    const stored = only(results[index])
+    if (stored === undefined) return []
+    const { value, bytes: payload } = decodeMessage(stored.value)
+    return [{ ...one, header: value, bytes: payload }]
+  })
+}
+
+function shownMessage(entry: Entry, header: Header, bytes: Uint8Array, state: StoredMessage['state']): StoredMessage {
+  return {
+    id: entry.id,
+    state,
+    bytes,
+    attempt: entry.attempt,
+    deliveryCount: entry.deliveries,
+    priority: entry.priority,
+    ...named(header),
+    enqueuedAt: header.enqueuedAt,
+  }
+}
+
+function named({ key, headers }: Header) {
+  return { ...(key !== undefined && { key }), ...(headers !== undefined && { headers }) }
+}
+
+/** Where a message is now. */
+export type Whereabouts =
+  | { readonly state: 'unknown' }
+  | { readonly state: 'ended'; readonly header: Header; readonly bytes: Uint8Array }
+  | { readonly state: 'dead'; readonly death: Death; readonly mod: number; readonly header: Header }
+  | { readonly state: 'ready' | 'delayed'; readonly key: string; readonly mod: number; readonly entry: Entry }
+  | { readonly state: 'claimed'; readonly row: ClaimedRow; readonly record: SessionRecord; readonly mod: number }
+
+const LOOKS = 5
+
+/** Finds a message by its id. */
+export async function find(desk: Desk, id: string): Promise<Whereabouts> {
+  const { keys } = desk
+  for (let look = 0; look < LOOKS; look += 1) {
+    const { results } = await desk.read(
+      get(keys.meta),
+      get(`${keys.messages}${id}`),
+      get(`${keys.places}${id}`),
+      get(`${keys.dead}${id}`),
+    )
+    desk.noteMeta(only(results[0]))
+    const message = only(results[1])
+    if (message === undefined) return { state: 'unknown' }
+    const { value: header, bytes } = decodeMessage(message.value)
+    if (header.end) return { state: 'ended', header, bytes }
+    const dead = only(results[3])
+    if (dead) return { state: 'dead', death: decode<Death>(dead.value, 'a dead letter'), mod: dead.mod, header }
+    const moved = only(results[2])
+    const place = moved ? decode<string>(moved.value, 'a place') : header.place
+    const found = await findAt(desk, id, place)
+    if (found) return found
+    // It is nowhere, which is how one that was acked looks; or it has moved just now.
+    const again = await desk.read(get(`${keys.messages}${id}`), get(`${keys.places}${id}`), get(`${keys.dead}${id}`))
+    const same = (index: number, before: KeyValue | undefined) => only(again.results[index])?.mod === before?.mod
+    if (same(0, message) && same(1, moved) && same(2, dead) && look > 0)
+      return { state: 'ended', header: doneWith(header), bytes }
+  }
+  return { state: 'unknown' }
+}
+
+function doneWith(header: Header): Header {
+  return { ...header, end: { state: 'done' } }
+}
+
+/** Looks at a place and at all claims, at one revision. */
+async function findAt(desk: Desk, id: string, place: string): Promise<Whereabouts | undefined> {
+  const { keys } = desk
+  const key = `${keys.root}${place}`
+  const { results } = await desk.read(get(key))
+  const stored = only(results[0])
+  const entry = stored && decodeEntry(stored.value)
+  if (stored && entry?.id === id)
+    return { state: place.startsWith('r/') ? 'ready' : 'delayed', key, mod: stored.mod, entry }
+  const { rows, records } = await claimedRows(desk)
+  const row = rows.find((one) => one.entry.id === id)
+  const holder = row && records.get(row.session)
+  return row && holder ? { state: 'claimed', row, record: holder.record, mod: holder.mod } : undefined
+}
+
+export function outcomeIn(found: Whereabouts): StoredOutcome {
+  switch (found.state) {
+    case 'unknown':
+      return { state: 'unknown' }
+    case 'dead':
+      return { state: 'dead', reason: found.death.reason }
+    case 'ended': {
+      const { state, reason = '', result } = found.header.end ?? { state: 'done' }
+      if (state === 'dead') return { state, reason }
+      return state === 'done' && result ? { state, result: found.bytes } : { state }
+    }
+    default:
+      return { state: 'pending' }
+  }
+}

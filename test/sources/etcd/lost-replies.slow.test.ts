@@ -1,0 +1,144 @@
+/** The member has carried out a call, and nobody hears of it: every call of a life of a queue, one at a time. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { conserved } from '../../../src/testing/conserved.js'
+import { COURSES, expectSameWithAnyLost, type Life, lived } from '../../support/lost-replies.js'
+import { deferTo, inGroups, timed } from '../../support/rig.js'
+import { type EtcdProxy, startEtcdProxy } from '../../support/servers/etcd-proxy.js'
+import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
+import { startTcpProxy } from '../../support/servers/tcp-proxy.js'
+import { until } from '../../support/wait.js'
+import { IS_WHOLE, isTxn, isUnary, isWrite, Rig } from './rig.js'
+
+let server: EtcdServer
+let rig: Rig
+let lives = 0
+
+beforeAll(async () => {
+  server = await startEtcd()
+})
+
+afterAll(() => server.stop())
+
+beforeEach(() => {
+  rig = new Rig(deferTo(onTestFinished))
+})
+
+/** One in so many transactions is lost in turn. */
+const STEP = IS_WHOLE ? 1 : 9
+
+type Loss = 'cut' | 'refusal' | 'silence'
+
+function lifeWith(loss: Loss): () => Promise<Life & { readonly proxy: EtcdProxy; readonly prefix: string }> {
+  return async () => {
+    lives += 1
+    const prefix = `life-${lives}/`
+    const proxy = await startEtcdProxy(server.port)
+    const backend = rig.backend(proxy.url, { prefix })
+    return {
+      proxy,
+      prefix,
+      queue: rig.queue(backend, {}, 'q'),
+      other: rig.queue(backend, {}, 'other'),
+      countsFences: false,
+      calls: () => proxy.count(isTxn),
+      lose: (nth) => proxy.dropReply({ nth, match: isTxn, loss }),
+      stop: () => proxy.stop(),
+    }
+  }
+}
+
+const courses = Object.entries(COURSES)
+
+describe('the reply to a transaction is lost with its connection, and', () => {
+  it.each(courses)('E6, N11, N27, N28, N43 %s ends as it would have', (_, course) =>
+    expectSameWithAnyLost(lifeWith('cut'), course, 1, STEP),
+  )
+})
+
+describe('a transaction is carried out, and told to be unavailable, and', () => {
+  it.each(courses)('E6, N27, N28 %s ends as it would have', (_, course) =>
+    expectSameWithAnyLost(lifeWith('refusal'), course, 1, 2 * STEP),
+  )
+})
+
+describe('the replies to a transaction and to the two after it are lost, and', () => {
+  it.each(courses)('E6, N27, N28 %s ends as it would have', (_, course) =>
+    expectSameWithAnyLost(lifeWith('cut'), course, 3, 2 * STEP),
+  )
+})
+
+describe('a transaction that is never answered', () => {
+  it.each(courses.filter(([name]) => ['settling', 'burying'].includes(name)))(
+    'E6, A10, B22 ends by a deadline of our own, and is asked for again: %s',
+    async (_, course) => {
+      const fresh = lifeWith('silence')
+      const whole = await lived(fresh, course)
+      const some = Array.from({ length: 4 }, (_, index) => 1 + Math.floor((index * whole.calls) / 4))
+      await inGroups(some, 4, async (k) => {
+        const { answers, stats } = await lived(fresh, course, k)
+        expect({ k, answers, stats }).toEqual({ k, answers: whole.answers, stats: whole.stats })
+      })
+    },
+  )
+})
+
+describe('the reply to the granting of a lease is lost, and', () => {
+  it.each(['cut', 'refusal', 'silence'] as const)(
+    'C5 the next is used, and the first does not outlive its term: %s',
+    async (loss) => {
+      const own = await rig.use(startEtcd())
+      const proxy = await rig.use(startEtcdProxy(own.port))
+      const queue = rig.queue(rig.backend(proxy.url), { leaseMs: 2_000 })
+      await queue.enqueue('a', { id: 'a' })
+      const { dropped } = proxy.dropReply({ match: ({ method }) => method === 'Lease/LeaseGrant', loss })
+      const receiving = queue.receive({ timeoutMs: 15_000 })
+      await dropped
+      const delivery = await receiving
+      expect(delivery).toMatchObject({ id: 'a', attempt: 1 })
+      expect(await delivery?.ack()).toBe('settled')
+      await queue.close()
+      await until('no lease is left', async () => (await own.gateway.leases()).length === 0, 6_000)
+    },
+  )
+})
+
+describe('a cancel while no reply comes any more', () => {
+  it('N12, D1 settles in its bound, says what it could not give back, and that lapses', async () => {
+    const proxy = await rig.use(startEtcdProxy(server.port))
+    const line = await rig.use(startTcpProxy(proxy.port))
+    const prefix = 'silent/'
+    const queue = rig.queue(rig.backend(`http://127.0.0.1:${line.port}`, { prefix }), {}, 'q')
+    const direct = rig.queue(rig.backend(server.url, { prefix }), {}, 'q')
+    const cancel = new AbortController()
+    const source = queue.source({ leaseMs: 2_000, graceMs: 500, signal: cancel.signal })
+    const ended = (async () => {
+      for await (const _ of source);
+    })().catch((error: Error) => error.name)
+    await until('it watches', () => proxy.messagesIn('Watch/Watch') > 0)
+    // It has its lease, and has found nothing, before nothing comes back any more.
+    await direct.enqueue('first', { id: 'first', delayMs: 50 })
+    await until('it has had one', async () => (await direct.stats()).claimed === 1)
+    await queue.stats()
+    line.hold('replies')
+    const sent = proxy.count(isWrite)
+    await direct.enqueue('a', { id: 'a' })
+    expect(
+      await Promise.race([ended, until('it claims or not', () => proxy.count(isWrite) > sent).catch(() => {})]),
+    ).toBe(undefined)
+    cancel.abort()
+    const tookMs = await timed(async () => expect(await ended).toBe('AbortError'))
+    expect(tookMs).toBeLessThan(5_500 + 1_000)
+    const { released, abandoned } = await source.stop()
+    expect(released + abandoned).toBeGreaterThanOrEqual(1)
+    const seen: string[] = []
+    while (seen.length < 2) {
+      const again = await direct.receive({ timeoutMs: 10_000 })
+      if (again === undefined) throw new Error(`only ${seen} came back: ${JSON.stringify(await direct.stats())}`)
+      seen.push(again.id)
+      await again.ack()
+    }
+    expect(seen.sort()).toEqual(['a', 'first'])
+    expect(conserved(await direct.stats())).toBe(true)
+    expect(proxy.count(isUnary)).toBeGreaterThan(0)
+  })
+})

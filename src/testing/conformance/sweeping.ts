@@ -8,12 +8,12 @@ import { doomed, stopRenewing } from './doomed.js'
 import { type Bench, type Concern, scenario } from './kit.js'
 import { all, now, pass, range, receive, SLACK_MS, shortLeaseMs, soon, statsAre, stays, turn, until } from './wait.js'
 
-/** Two processes of the queue that do nothing but sweep, each as fast as it can, while the work runs. */
+/** Two processes of the queue that do nothing but sweep, each as fast as the store's leases are fine, while the work runs. */
 async function whileSwept<R>(bench: Bench, queue: Queue<string>, work: () => Promise<R>): Promise<R> {
   const drivers = [await rawDriver(bench, queue), await rawDriver(bench, queue)]
   let busy = true
   const sweepers = drivers.map(async (driver) => {
-    for (; busy; await turn()) await driver.sweep(100)
+    for (; busy; await pauseOf(bench)) await driver.sweep(100)
   })
   try {
     return await work()
@@ -22,6 +22,10 @@ async function whileSwept<R>(bench: Bench, queue: Queue<string>, work: () => Pro
     await Promise.all(sweepers)
     await Promise.all(drivers.map((driver) => driver.close()))
   }
+}
+
+async function pauseOf({ features: { leaseStepMs } }: Bench): Promise<void> {
+  await (leaseStepMs > 1 ? pass(leaseStepMs / 50) : turn())
 }
 
 /** The driver itself, through a client of its own, with no engine that would help. */

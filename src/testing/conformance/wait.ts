@@ -51,11 +51,17 @@ export function soon<T>(what: string, promise: PromiseLike<T>): Promise<T> {
 
 /** Asks until the answer is true; fails after a long time. */
 export async function until(what: string, holds: () => boolean | Promise<boolean>, ms = PATIENCE_MS): Promise<void> {
-  const end = now() + ms
+  const begin = now()
   while (!(await holds())) {
-    if (now() > end) assert.fail(`${what}: not within ${ms} ms`)
-    await timer(2)
+    const waited = now() - begin
+    if (waited > ms) assert.fail(`${what}: not within ${ms} ms`)
+    await timer(breath(waited))
   }
+}
+
+/** How long to wait before one asks again: the longer it takes, the less it matters to know at once. */
+function breath(waitedMs: number): number {
+  return Math.min(25, Math.max(2, waitedMs / 8))
 }
 
 /** Fails if the promise settles within that time. */

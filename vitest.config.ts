@@ -51,7 +51,7 @@ export default defineConfig({
           include: slow,
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          maxWorkers: '100%',
+          maxWorkers: 3,
           sequence: { groupOrder: 2 },
         },
       },

@@ -48,6 +48,8 @@ export class HeldClaim implements SettleListener, Rostered<HeldClaim> {
   deadline: number
   /** By our clock: the lease has ended then at the latest. */
   leaseUntil: number
+  /** By our clock: until when an extension that is on its way asks; 0 when there is none. */
+  extendingUntil = 0
   leaseExpiresAt: number
   /** When `maxLeaseMs` began to count: at the grant, and anew with each proof of life. */
   aliveAt: number

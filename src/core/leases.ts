@@ -84,9 +84,21 @@ export class LeaseKeeper {
     const clock = this.holder.hub.clock
     if (claim.state !== 'held' || claim.expireIfLate()) return Eventual.resolved('stale')
     if (clock.now() + ms > claim.aliveAt + this.options.maxLeaseMs) return Eventual.resolved('capped')
-    return this.send([claim], ms).then((results) => {
-      return results[0]?.state === 'stale' || claim.state === 'ended' ? 'stale' : 'extended'
-    })
+    const until = clock.now() + ms
+    claim.extendingUntil = until
+    const over = () => {
+      if (claim.extendingUntil === until) claim.extendingUntil = 0
+    }
+    return this.send([claim], ms).then(
+      (results) => {
+        over()
+        return results[0]?.state === 'stale' || claim.state === 'ended' ? 'stale' : 'extended'
+      },
+      (error) => {
+        over()
+        throw error
+      },
+    )
   }
 
   private tick(): void {
@@ -165,9 +177,9 @@ export class LeaseKeeper {
       })
   }
 
-  /** What was extended for longer is not cut short. */
+  /** What was extended for longer, or is about to be, is not cut short. */
   private leaseMsFor(held: HeldClaim): number {
-    return Math.max(this.options.leaseMs, held.leaseUntil - this.holder.hub.clock.now())
+    return Math.max(this.options.leaseMs, Math.max(held.leaseUntil, held.extendingUntil) - this.holder.hub.clock.now())
   }
 
   private apply(claim: HeldClaim, result: RenewResult, sentAt: number): void {

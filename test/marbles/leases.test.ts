@@ -39,6 +39,23 @@ describe('renewal', () => {
     expect(calls).toEqual([1])
   })
 
+  it('does not cut an extension short that is on its way', () => {
+    const leftMs: number[] = []
+    marbles((helpers) => {
+      const queue = helpers.testQueue('a', undefined, { leaseMs: 300, latencies: { renew: 's----------r' } })
+      const handler = (delivery: Delivery<string>) => {
+        const claimedAt = delivery.leaseExpiresAt - 300
+        // The renewal is due when a third of the lease is over.
+        at(helpers, 95, () => void delivery.extend(60_000))
+        at(helpers, 150, () => leftMs.push(delivery.leaseExpiresAt - claimedAt))
+        return NEVER
+      }
+      pipe(queue.source(), mergeMap(handler, 1)).subscribe()
+      at(helpers, 151, () => expect(queue.backend.calls.filter((verb) => verb === 'renew')).toHaveLength(2))
+    })
+    expect(leftMs).toEqual([60_095])
+  })
+
   it('a renewal that fails is tried again in time', () => {
     marbles(({ testQueue, expectObservable, expectSubscriptions }) => {
       const queue = testQueue('a|', undefined, { leaseMs: 300, latencies: { renew: ['-#', 'r'] } })

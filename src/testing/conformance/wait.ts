@@ -124,7 +124,7 @@ export async function statsAre<T>(queue: Queue<T>, expected: Partial<QueueStats>
 }
 
 /** A lease that is short, and long enough for the store and for a busy machine. */
-export function shortLeaseMs(features: DriverFeatures, ms = 150): number {
+export function shortLeaseMs(features: DriverFeatures, ms = 250): number {
   return features.leaseStepMs > 1 ? Math.max(ms, features.leaseStepMs * 2) : ms
 }
 

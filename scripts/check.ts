@@ -6,7 +6,7 @@
  */
 import { spawnSync } from 'node:child_process'
 import { runVitest } from './run-vitest.js'
-import { formatTally, type Tally } from './tally.js'
+import { addTallies, formatTally, type Tally } from './tally.js'
 
 let tally: Tally = { passed: 0, failed: 0, skipped: 0 }
 
@@ -15,7 +15,9 @@ const steps: readonly (readonly [name: string, run: () => boolean])[] = [
   ['types', npmScript('types')],
   ['boundaries', npmScript('boundaries')],
   ['unused', npmScript('unused')],
-  ['tests with coverage', testsWithCoverage],
+  ['tests with coverage', tests('--project=fast', '--project=conformance', '--coverage')],
+  // Processes, kills and whole minutes: they cover what the others do, and counting would slow them down.
+  ['slow tests', tests('--project=slow')],
   ['package', npmScript('package')],
 ]
 const results = steps.map(([name, run]) => timed(name, run))
@@ -38,8 +40,10 @@ function npmScript(name: string): () => boolean {
   return () => spawnSync('npm', ['run', '--silent', name], { stdio: 'inherit', shell }).status === 0
 }
 
-function testsWithCoverage(): boolean {
-  const run = runVitest(['--coverage'])
-  tally = run.tally
-  return run.ok
+function tests(...args: readonly string[]): () => boolean {
+  return () => {
+    const run = runVitest(args)
+    tally = addTallies(tally, run.tally)
+    return run.ok
+  }
 }

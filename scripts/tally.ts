@@ -31,6 +31,14 @@ export function tallyOf({ testResults }: Report): Tally {
   return { passed, failed, skipped: statuses.length - passed - failed }
 }
 
+export function addTallies(one: Tally, other: Tally): Tally {
+  return {
+    passed: one.passed + other.passed,
+    failed: one.failed + other.failed,
+    skipped: one.skipped + other.skipped,
+  }
+}
+
 export function formatTally({ passed, failed, skipped }: Tally): string {
   return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`
 }

@@ -3,13 +3,16 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, describe, expect, it } from 'vitest'
+import { allBundled } from '../support/bundled.js'
 import { startEtcd } from '../support/servers/etcd-server.js'
 import { startRedis } from '../support/servers/redis-server.js'
 
-const folder = fileURLToPath(new URL('../../examples/', import.meta.url))
+const folder = new URL('../../examples/', import.meta.url)
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const names = readdirSync(folder).filter((name) => name.endsWith('.ts'))
 
+const sources = names.map((name) => new URL(name, folder))
+const programs = await allBundled(sources)
 const [redis, etcd] = await Promise.all([startRedis(), startEtcd()])
 afterAll(() => Promise.all([redis.stop(), etcd.stop()]))
 
@@ -20,7 +23,7 @@ function expectation(text: string): string {
 }
 
 async function output(path: string): Promise<string> {
-  const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', path], {
+  const { stdout } = await promisify(execFile)(process.execPath, [path], {
     cwd: root,
     env: { ...process.env, REDIS_URL: redis.url, ETCD_HOSTS: etcd.url },
   })
@@ -32,8 +35,10 @@ describe('examples', () => {
     expect(names.map((name) => Number(name.slice(0, 2)))).toEqual(names.map((_, index) => index + 1))
   })
 
-  it.concurrent.each(names)('%s prints what it says', async (name) => {
-    const path = `${folder}${name}`
-    expect(await output(path)).toBe(expectation(readFileSync(path, 'utf8')))
-  })
+  it.concurrent.each(sources.map((source, index) => [names[index], source, programs[index] as string] as const))(
+    '%s prints what it says',
+    async (_, source, program) => {
+      expect(await output(program)).toBe(expectation(readFileSync(source, 'utf8')))
+    },
+  )
 })

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { formatTally, readTally, tallyOf } from '../../scripts/tally.js'
+import { addTallies, formatTally, readTally, tallyOf } from '../../scripts/tally.js'
 
 function file(status: string, ...tests: string[]) {
   return { status, assertionResults: tests.map((each) => ({ status: each })) }
@@ -29,4 +29,9 @@ it('counts a run without a report as a failure', () => {
 it('reads the same for people and machines', () => {
   expect(formatTally({ passed: 12, failed: 0, skipped: 0 })).toBe('12 passed, 0 failed')
   expect(formatTally({ passed: 12, failed: 1, skipped: 2 })).toBe('12 passed, 1 failed, 2 skipped')
+})
+
+it('adds the runs of two lanes', () => {
+  const sum = addTallies({ passed: 1, failed: 2, skipped: 3 }, { passed: 10, failed: 20, skipped: 30 })
+  expect(sum).toEqual({ passed: 11, failed: 22, skipped: 33 })
 })

@@ -1,13 +1,13 @@
 import { createServer } from 'node:net'
-import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
+import { bundled } from '../support/bundled.js'
 import { Child } from '../support/child.js'
 import { reservePort } from '../support/servers/free-ports.js'
 
-const program = fileURLToPath(new URL('children/reserve-ports.ts', import.meta.url))
+const program = await bundled(new URL('children/reserve-ports.ts', import.meta.url))
 
 function reserveElsewhere(count: number): Child<number[]> {
-  return new Child(program, [String(count)], [process.execPath, '--import', 'tsx'])
+  return new Child(program, [String(count)])
 }
 
 it('gives no port to two processes, nor any of those reserved along', async () => {

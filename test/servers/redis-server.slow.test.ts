@@ -1,14 +1,14 @@
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import { expect, it, onTestFinished } from 'vitest'
+import { bundled } from '../support/bundled.js'
 import { Child } from '../support/child.js'
 import { type RedisServer, type RedisServerOptions, startRedis } from '../support/servers/redis-server.js'
 import { until } from '../support/wait.js'
 
-const holdServers = fileURLToPath(new URL('children/hold-servers.ts', import.meta.url))
+const holdServers = await bundled(new URL('children/hold-servers.ts', import.meta.url))
 
 async function redis(options?: RedisServerOptions): Promise<RedisServer> {
   const server = await startRedis(options)
@@ -90,7 +90,7 @@ it('starts many at once', async () => {
 })
 
 it('ends with the process that started it, also by SIGKILL', async () => {
-  const child = new Child<{ pid: number; dir: string }[]>(holdServers, [], [process.execPath, '--import', 'tsx'])
+  const child = new Child<{ pid: number; dir: string }[]>(holdServers, [])
   const servers = await child.hear()
   expect(servers.filter(({ pid }) => isAlive(pid))).toHaveLength(12)
   await child.kill()

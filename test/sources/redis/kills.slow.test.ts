@@ -1,8 +1,8 @@
 /** Workers in processes of their own, some of which die. */
-import { fileURLToPath } from 'node:url'
 import { Queue } from 'millrace'
 import { redisBackend } from 'millrace/redis'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { bundled } from '../../support/bundled.js'
 import { Child } from '../../support/child.js'
 import { expectStats } from '../../support/queues.js'
 import { startRedis } from '../../support/servers/redis-server.js'
@@ -10,7 +10,7 @@ import { until } from '../../support/wait.js'
 import type { Told } from '../../support/worker.js'
 
 const LEASE_MS = 600
-const program = fileURLToPath(new URL('children/worker.ts', import.meta.url))
+const program = await bundled(new URL('children/worker.ts', import.meta.url))
 
 async function shared(): Promise<{ url: string; queue: Queue<string> }> {
   const server = await startRedis()
@@ -23,7 +23,7 @@ async function shared(): Promise<{ url: string; queue: Queue<string> }> {
 }
 
 async function worker(url: string, what: 'handle' | 'hold' | 'exit'): Promise<Child<Told>> {
-  const child = new Child<Told>(program, [url, what], [process.execPath, '--import', 'tsx'])
+  const child = new Child<Told>(program, [url, what])
   await child.hear(({ ready }) => ready === true)
   return child
 }

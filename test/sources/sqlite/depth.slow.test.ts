@@ -1,8 +1,8 @@
 /** A queue of a hundred thousand messages. */
 import { statSync } from 'node:fs'
 import { expect, it } from 'vitest'
+import { bundled } from '../../support/bundled.js'
 import { Child } from '../../support/child.js'
-import { bundled } from './bundled.js'
 import type { Loaded } from './children/load.js'
 import { backendOn, Client, connect, expectWhole, freshPath } from './rig.js'
 

@@ -2,8 +2,8 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { conserved } from '../../../src/testing/conserved.js'
+import { bundled } from '../../support/bundled.js'
 import { Child } from '../../support/child.js'
-import { bundled } from './bundled.js'
 import type { DiskReport } from './children/disk.js'
 import { backendOn, clientOn, connect, expectWhole, freshFolder, freshPath, queueOn } from './rig.js'
 

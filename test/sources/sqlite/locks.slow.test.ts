@@ -1,9 +1,9 @@
 /** Another process that holds the lock of the file for long. */
 import { Queue } from 'millrace'
 import { describe, expect, it } from 'vitest'
+import { bundled } from '../../support/bundled.js'
 import { Child } from '../../support/child.js'
 import { until } from '../../support/wait.js'
-import { bundled } from './bundled.js'
 import { backendOn, connect, expectWhole, freshPath, lock, queueOn } from './rig.js'
 
 const hold = await bundled(new URL('./children/hold.ts', import.meta.url))

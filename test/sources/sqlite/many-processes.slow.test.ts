@@ -1,8 +1,8 @@
 /** Many processes of one host on one file. */
 import { describe, expect, it } from 'vitest'
+import { bundled } from '../../support/bundled.js'
 import { Child } from '../../support/child.js'
 import { until } from '../../support/wait.js'
-import { bundled } from './bundled.js'
 import type { Consumed } from './children/consume.js'
 import type { Produced } from './children/enqueue.js'
 import { backendOn, connect, expectWhole, freshPath, queueOn } from './rig.js'

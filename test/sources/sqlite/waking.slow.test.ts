@@ -1,7 +1,7 @@
 /** Waking in another process, and what it costs to wait for it. */
 import { expect, it } from 'vitest'
+import { bundled } from '../../support/bundled.js'
 import { Child } from '../../support/child.js'
-import { bundled } from './bundled.js'
 import type { Idle } from './children/idle.js'
 import { backendOn, freshPath, queueOn } from './rig.js'
 

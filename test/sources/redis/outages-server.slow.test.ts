@@ -109,18 +109,8 @@ type Disturbance = (server: RedisServer) => Promise<unknown>
 /** What it does, how often in milliseconds, and how many times: a machine that is slow must have the time to recover. */
 const DISTURBANCES: readonly (readonly [string, number, number, Disturbance])[] = [
   ['R2, A24 forgets its scripts', 20, Number.POSITIVE_INFINITY, (server) => server.command('SCRIPT', 'FLUSH')],
-  [
-    'A14, A30 throws out who sends commands',
-    100,
-    30,
-    (server) => server.command('CLIENT', 'KILL', 'TYPE', 'normal'),
-  ],
-  [
-    'A26, R10 throws out who listens',
-    100,
-    30,
-    (server) => server.command('CLIENT', 'KILL', 'TYPE', 'pubsub'),
-  ],
+  ['A14, A30 throws out who sends commands', 100, 30, (server) => server.command('CLIENT', 'KILL', 'TYPE', 'normal')],
+  ['A26, R10 throws out who listens', 100, 30, (server) => server.command('CLIENT', 'KILL', 'TYPE', 'pubsub')],
   ['N79, R2 is killed and started again', 700, 5, (server) => server.restart()],
   [
     'A10, N80 freezes for 4 s',

@@ -146,8 +146,9 @@ function purgeSome(desk: Desk, state: PurgeState, limit: number): Promise<number
   if (state === 'claimed') return purgeClaimed(desk, limit)
   if (state === 'dead') return purgeFirstDead(desk, limit)
   return until<number>(desk, async () => {
-    const { results } = await desk.read(head(desk.keys[state], limit))
-    const { kvs = [] } = results[0] ?? {}
+    const { results } = await desk.read(get(desk.keys.meta), head(desk.keys[state], limit))
+    desk.noteMeta(only(results[0]))
+    const { kvs = [] } = results[1] ?? {}
     if (kvs.length === 0) return { result: 0 }
     const draft = desk.session.record.draft('itself')
     const change = desk.change(draft)

@@ -61,8 +61,7 @@ export class Hints {
     this.#watched.add(id)
     this.#ends ??= new Watching(this.#host.client, this.#host.keys.ends, {
       changed: (events) => {
-        for (const { type, value } of events)
-          if (type === 'put') this.#ended(decode<Ended>(value, 'a page of outcomes').ids)
+        for (const event of events) if (event.type === 'put') this.#ended(this.#endedIn(event))
       },
       up: () => this.#ended([...this.#watched]),
       down: () => {},
@@ -103,19 +102,40 @@ export class Hints {
   }
 
   #changed(events: readonly WatchEvent[]): void {
-    const { keys } = this.#host
     let ready = false
     for (const event of events) {
-      if (event.key === keys.arrivals) ready = this.#arrived(event) || ready
-      else if (event.key === keys.news) ready = this.#news(event) || ready
-      else if (event.key === keys.meta) {
-        this.#host.onMetaChanged(event)
+      try {
+        ready = this.#noted(event) || ready
+      } catch {
+        // Of a newer version, or written by hand: whoever looks now is told so.
         ready = true
-      } else if (event.type === 'delete' && event.key.startsWith(keys.lives)) {
-        this.#host.onMarkerGone(event.key.slice(keys.lives.length))
       }
     }
     if (ready) this.tell({ kind: 'ready' })
+  }
+
+  /** Whether it may be worth to look. */
+  #noted(event: WatchEvent): boolean {
+    const { keys } = this.#host
+    if (event.key === keys.arrivals) return this.#arrived(event)
+    if (event.key === keys.news) return this.#news(event)
+    if (event.key === keys.meta) {
+      this.#host.onMetaChanged(event)
+      return true
+    }
+    if (event.type === 'delete' && event.key.startsWith(keys.lives)) {
+      this.#host.onMarkerGone(event.key.slice(keys.lives.length))
+    }
+    return false
+  }
+
+  #endedIn({ value }: WatchEvent): readonly string[] {
+    try {
+      return decode<Ended>(value, 'a page of outcomes').ids
+    } catch {
+      // It may be any of them: whoever waits looks for himself.
+      return [...this.#watched]
+    }
   }
 
   #arrived({ type, value, mod }: WatchEvent): boolean {

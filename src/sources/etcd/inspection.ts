@@ -92,7 +92,9 @@ export async function claimedRows(
   const { results, revision } = await desk.read(
     range(keys.sessions, endOf(keys.sessions)),
     range(keys.claims, endOf(keys.claims)),
+    get(keys.meta),
   )
+  desk.noteMeta(only(results[2]))
   const records = new Map<string, { record: SessionRecord; mod: number }>()
   for (const { key, value, mod } of results[0]?.kvs ?? []) {
     records.set(key.slice(keys.sessions.length), { record: SessionRecord.decode(value), mod })

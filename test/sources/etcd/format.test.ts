@@ -1,0 +1,125 @@
+import { type Queue, StoreVersionError } from 'millrace'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { eventsOf } from '../../support/events.js'
+import { deferTo } from '../../support/rig.js'
+import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
+import { until } from '../../support/wait.js'
+import { Rig } from './rig.js'
+
+const NAME = 'q'
+const META = `millrace/${NAME}/w/meta`
+/** What begins with another digit than this version's is of a newer one. */
+const NEWER = '9{}'
+
+let server: EtcdServer
+let rig: Rig
+
+beforeAll(async () => {
+  server = await startEtcd()
+})
+
+afterAll(() => server.stop())
+
+beforeEach(async () => {
+  rig = new Rig(deferTo(onTestFinished))
+  await server.gateway.deletePrefix()
+})
+
+const opened = () => rig.queue(rig.backend(server.url), {}, NAME)
+
+/** All that is stored, but sessions and what belongs to a lease: those say who is there. */
+async function stored(): Promise<Record<string, string>> {
+  const all = (await server.gateway.list()).filter(({ key }) => !/\/(s|w\/live)\//.test(key))
+  return Object.fromEntries(all.map(({ key, value, modRevision }) => [key, `${modRevision} ${value}`]))
+}
+
+const CALLS: Readonly<Record<string, (queue: Queue<string>) => Promise<unknown>>> = {
+  enqueue: (queue) => queue.enqueue('x'),
+  enqueueAll: (queue) => queue.enqueueAll([{ payload: 'x' }, { payload: 'y' }]),
+  tryReceive: (queue) => queue.tryReceive(),
+  tryTake: (queue) => queue.tryTake(),
+  purge: (queue) => queue.purge(),
+  'purge of what is claimed': (queue) => queue.purge({ state: 'claimed' }),
+  'purge of dead letters': (queue) => queue.deadLetters.purgeAll(),
+  pause: (queue) => queue.pause(),
+  resume: (queue) => queue.resume(),
+  configure: (queue) => queue.configure({ limits: { maxLength: 1 } }),
+  cancel: (queue) => queue.cancel('a'),
+  stats: (queue) => queue.stats(),
+}
+
+describe('a queue that a newer version has written', () => {
+  it.each(Object.keys(CALLS))('N88 is refused by %s, and nothing is touched', async (name) => {
+    const queue = opened()
+    await queue.enqueueAll([{ payload: 'a', id: 'a' }, { payload: 'b' }])
+    await (await queue.tryReceive())?.deadLetter('bad')
+    await queue.close()
+    await server.gateway.put(META, NEWER)
+    const before = await stored()
+    const newcomer = opened()
+    await expect(CALLS[name]?.(newcomer)).rejects.toMatchObject({
+      code: 'ERR_MILLRACE_STORE_VERSION',
+      version: 9,
+      supported: 1,
+    })
+    await newcomer.close()
+    expect(await stored()).toEqual(before)
+  })
+
+  it.each(Object.keys(CALLS))('N88 is refused by %s of who was there before, and nothing is touched', async (name) => {
+    const queue = opened()
+    await queue.enqueueAll([{ payload: 'a', id: 'a' }, { payload: 'b' }])
+    await (await queue.tryReceive())?.deadLetter('bad')
+    await server.gateway.put(META, NEWER)
+    const before = await stored()
+    await expect(CALLS[name]?.(queue)).rejects.toThrow(StoreVersionError)
+    expect(await stored()).toEqual(before)
+  })
+
+  it('N88 is not written to by a forward from another queue, whose claim stays live', async () => {
+    const backend = rig.backend(server.url)
+    const [from, to] = [rig.queue<string>(backend, {}, 'from'), rig.queue<string>(backend, {}, NAME)]
+    await server.gateway.put(META, NEWER)
+    await from.enqueue('x')
+    const delivery = await from.tryReceive()
+    await expect(delivery?.forward(to, 'y')).rejects.toThrow(StoreVersionError)
+    expect(Object.keys(await stored()).filter((key) => key.startsWith(`millrace/${NAME}/`))).toEqual([META])
+    expect(await delivery?.ack()).toBe('settled')
+  })
+
+  it('N88 is told of to a source', async () => {
+    await server.gateway.put(META, NEWER)
+    const source = opened().source()
+    const events = eventsOf(source)
+    expect(await new Promise((resolve) => source.subscribe({ error: resolve }))).toBeInstanceOf(StoreVersionError)
+    expect(events.map(({ type }) => type)).not.toContain('claimed')
+    expect(Object.keys(await stored())).toEqual([META])
+  })
+
+  it('N88 is told of to a source that waits when the newer one comes', async () => {
+    const source = opened().source()
+    const ended = new Promise((resolve) => source.subscribe({ error: resolve }))
+    await until('it listens', () => server.gateway.metric('etcd_debugging_mvcc_watcher_total').then((n) => n > 0))
+    await server.gateway.put(META, NEWER)
+    expect(await ended).toBeInstanceOf(StoreVersionError)
+  })
+})
+
+describe('what cannot be read', () => {
+  it.each(['w/arrivals', 'w/news', 'e/somebody/1'])('of %j does not end a process that watches it', async (name) => {
+    const queue = opened()
+    await queue.enqueue('x', { id: 'm', delayMs: 500 })
+    const source = queue.source({ graceMs: 0 })
+    const waiting = source[Symbol.asyncIterator]().next()
+    const outcome = queue.outcome('m', { timeoutMs: 10_000 })
+    await until('they listen', () => server.gateway.metric('etcd_debugging_mvcc_watcher_total').then((n) => n > 1))
+    const key = `millrace/${NAME}/${name}`
+    const [before] = await server.gateway.list(key)
+    await server.gateway.put(key, 'this is no record')
+    await (before ? server.gateway.put(key, before.value) : server.gateway.delete(key))
+    const { value } = await waiting
+    expect(await value?.ack('fine')).toBe('settled')
+    expect(await outcome).toEqual({ state: 'done', result: 'fine' })
+    await source.stop()
+  })
+})

@@ -63,6 +63,15 @@ async function costOf(proxy: EtcdProxy, work: () => Promise<unknown>): Promise<C
   }
 }
 
+/** All that has to be asked at first was. */
+function quiet(proxy: EtcdProxy): Promise<void> {
+  return until('nothing is asked', async () => {
+    const before = proxy.count(isUnary)
+    await pause(300)
+    return proxy.count(isUnary) === before
+  })
+}
+
 /** The calls that are to cost the same at any depth. */
 const CALLS: readonly (readonly [string, (queue: Queue<string>) => Promise<unknown>])[] = [
   ['enqueue', (queue) => queue.enqueue('y', { id: 'y' })],
@@ -161,7 +170,7 @@ describe('a queue of ten thousand', () => {
     const queue = rig.queue(rig.backend(proxy.url), {}, filler.name)
     const waiting = followed(queue)
     await until('it watches', () => proxy.messagesIn('Watch/Watch') > 0)
-    await queue.stats()
+    await quiet(proxy)
     const cost = await costOf(proxy, () => pause(4_000))
     expect(cost.calls).toBeLessThanOrEqual(callsOfWaiting(cost.ms))
     expect(cost.keys).toBeLessThan(100)
@@ -183,11 +192,7 @@ describe('waiting', () => {
     }
     const watchers = () => own.gateway.metric('etcd_debugging_mvcc_watcher_total')
     await until('all watch', async () => (await watchers()) >= 20, 10_000)
-    await until('all wait', async () => {
-      const before = proxy.count(isUnary)
-      await pause(500)
-      return proxy.count(isUnary) === before
-    })
+    await quiet(proxy)
     const cost = await costOf(proxy, () => pause(6_000))
     console.log(`idle: ${JSON.stringify(cost)}, ${proxy.connections} connections, ${await watchers()} watchers`)
     expect(cost.calls).toBeLessThanOrEqual(callsOfWaiting(cost.ms))

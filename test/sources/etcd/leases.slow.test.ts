@@ -93,13 +93,14 @@ describe.concurrent('a lease', () => {
   it('N42, B4 is renewed for as long as a handler takes, also while the queue is being closed', async ({
     onTestFinished,
   }) => {
-    const { queue, other } = await ground(onTestFinished)
+    const leaseMs = 4_000
+    const { queue, other } = await ground(onTestFinished, leaseMs)
     await queue.enqueueAll(entries('a', 'b'))
     const [a, b] = [await held(queue), await held(queue)]
-    const waiting = other.receive({ timeoutMs: 3 * LEASE_MS + 2_000 })
-    await pause(2 * LEASE_MS)
-    const closing = queue.close({ graceMs: 5_000 })
-    await pause(LEASE_MS + SLACK_MS)
+    const waiting = other.receive({ timeoutMs: 2 * (leaseMs + SLACK_MS) })
+    await pause(leaseMs + SLACK_MS)
+    const closing = queue.close({ graceMs: 2 * leaseMs })
+    await pause(leaseMs + SLACK_MS)
     expect([a.signal.reason?.name, await a.ack()]).toEqual(['AbortError', 'settled'])
     expect(await b.ack()).toBe('settled')
     expect(await closing).toEqual({ released: 0, settledDuringGrace: 2, abandoned: 0 })
@@ -110,19 +111,20 @@ describe.concurrent('a lease', () => {
   it('N84 is renewed for one handler no longer than its cap, and for the others on', async ({ onTestFinished }) => {
     const { queue, other } = await ground(onTestFinished, 3_000)
     await queue.enqueueAll(entries('stuck', 'fine'))
-    const source = queue.source({ maxLeaseMs: 3_000, credit: 2 })
+    const source = queue.source({ maxLeaseMs: 3_000 })
     const events = eventsOf(source)
     const whys: unknown[] = []
     let begun = 0
-    const begin = (delivery: Delivery<string>) => {
+    // Neither ends by itself, so that both are kept and nothing else is claimed.
+    const work = (delivery: Delivery<string>) => {
       begun += 1
-      if (delivery.id === 'fine') {
-        const proof = setInterval(() => delivery.progress(), 500)
-        onTestFinished(() => clearInterval(proof))
-      }
       delivery.signal.addEventListener('abort', () => whys.push([delivery.id, delivery.signal.reason.why]))
+      const proof = setInterval(() => delivery.id === 'fine' && delivery.progress(), 500)
+      onTestFinished(() => clearInterval(proof))
+      return new Promise(() => {})
     }
-    source.subscribe({ next: begin, error: () => {} })
+    const running = run(pipe(source, mergeMap(work, 2)))
+    running.catch(() => {})
     await until('both are held', () => begun === 2)
     const moved = await other.receive({ timeoutMs: 12_000 })
     expect(moved).toMatchObject({ id: 'stuck', attempt: 2 })
@@ -210,23 +212,19 @@ describe.concurrent('a lease that is revoked by somebody', () => {
     const { server, proxy, queue } = await ground(onTestFinished)
     await queue.enqueueAll(entries('first', 'a'))
     expect(await (await held(queue)).ack()).toBe('settled')
-    let isOver = false
-    const revoking = (async () => {
-      while (!isOver) await revokeAll(server)
-    })()
     const seen: string[] = []
     await queue.enqueueAll(Array.from({ length: 20 }, (_, index) => ({ payload: 'x', id: `m${index}` })))
+    const endsAt = performance.now() + 1_000
+    const revoking = (async () => {
+      for (; seen.length <= 5 && performance.now() < endsAt; await pause(5)) await revokeAll(server)
+    })()
     const receiving = (async () => {
       while (seen.length < 21) {
-        const delivery = await queue.receive({ timeoutMs: 2_000 })
+        const delivery = await queue.receive({ timeoutMs: 10_000 })
         if (delivery !== undefined && (await delivery.ack()) === 'settled') seen.push(delivery.id)
-        if (seen.length > 5) isOver = true
       }
     })()
-    await pause(1_000)
-    isOver = true
-    await revoking
-    await receiving
+    await Promise.all([revoking, receiving])
     expect(new Set(seen).size).toBe(21)
     expect(proxy.count(isGrant)).toBeGreaterThan(1)
     await expectStats(queue, { ackedTotal: 22, ready: 0, claimed: 0, dead: 0 })
@@ -375,11 +373,11 @@ describe('closing', () => {
   it('N65, N66, N67 at any step of a claim gives all back at once, and leaves no lease', async ({ onTestFinished }) => {
     const { rig, server, queue } = await ground(onTestFinished)
     await queue.enqueueAll(entries('a', 'b', 'c', 'd', 'e'))
-    for (let round = 0; round < 30; round += 1) {
+    for (let round = 0; round < 12; round += 1) {
       const each = rig.queue(rig.backend(server.url), { leaseMs: 60_000 }, queue.name)
       const deliveries: Delivery<string>[] = []
       each.source({ credit: 3 }).subscribe({ next: (delivery) => void deliveries.push(delivery), error: () => {} })
-      await pause(round)
+      await pause(2 * round)
       expect(await each.close({ graceMs: 0 })).toMatchObject({ abandoned: 0 })
       await expectStats(queue, { ready: 5, claimed: 0 })
     }

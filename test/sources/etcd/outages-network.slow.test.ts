@@ -157,6 +157,7 @@ describe.concurrent('a network that swallows everything for 6 s', () => {
     line.hold()
     const began = performance.now()
     const late = long.enqueue('late', { id: 'late' })
+    late.catch(() => {})
     await until('the short leases are over', () => told.length === 3, 3_500)
     expect(told).toEqual(['expired', 'expired', 'expired'])
     // Others take them over while our handlers go on.

@@ -16,8 +16,8 @@ const LONGER_MS = 4_000
 const HELD_UP_MS = 3_000
 
 /** So seldom that most of the time is that of the cluster, and not of the messages. */
-const BETWEEN_MS = 60
-const FEWEST = 40
+const BETWEEN_MS = 100
+const FEWEST = 30
 
 let cluster: EtcdCluster
 let rig: Rig

@@ -133,11 +133,11 @@ describe.concurrent('a server that, in mid-work,', () => {
       }
       return times
     })()
-    const ids = idsOf(80)
+    const ids = idsOf(50)
     for (const id of ids) {
       const { status } = await (queues[Number(id.slice(1)) % 3] as Queue<string>).enqueue(id, { id })
       expect([id, status]).toEqual([id, 'enqueued'])
-      await pause(30)
+      await pause(50)
     }
     isOver = true
     expect(await disturbing).toBeGreaterThan(0)
@@ -146,7 +146,7 @@ describe.concurrent('a server that, in mid-work,', () => {
     const summaries = await Promise.all(runs)
     expect(effects.doubled).toEqual([])
     expect(summaries.reduce((sum, { acked }) => sum + acked, 0)).toBe(ids.length)
-    await expectStats(queues[0] as Queue<string>, { ackedTotal: 80, enqueuedTotal: 80, ready: 0, claimed: 0 })
+    await expectStats(queues[0] as Queue<string>, { ackedTotal: 50, enqueuedTotal: 50, ready: 0, claimed: 0 })
   })
 })
 

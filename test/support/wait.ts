@@ -9,7 +9,7 @@ export async function until(
     const waitedMs = performance.now() - begin
     if (waitedMs > deadlineMs) throw new Error(`not within ${deadlineMs} ms: ${what}`)
     // The longer it takes, the less it matters to know at once; who asks a server takes its time.
-    await pause(Math.min(25, Math.max(2, waitedMs / 8)))
+    await pause(Math.min(100, Math.max(2, waitedMs / 8)))
   }
 }
 

@@ -1,6 +1,6 @@
 /** Leases of etcd: when they are there, what becomes of claims when they are gone, and that none stays. */
 import { type Delivery, mergeMap, pipe, type Queue, run, type SourceEvent } from 'millrace'
-import { describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
 import { deferTo, timed } from '../../support/rig.js'
@@ -16,21 +16,56 @@ const SLACK_MS = 1_000
 interface Ground {
   readonly rig: Rig
   readonly server: EtcdServer
+  /** Of all keys of this test. */
+  readonly prefix: string
   readonly proxy: EtcdProxy
   /** Talks through the proxy. */
   readonly queue: Queue<string>
   /** The same queue as another process has it, past the proxy. */
   readonly other: Queue<string>
+  /** On a server of its own all there are, otherwise those that keep something of this test alive. */
+  leases(): Promise<string[]>
 }
 
 type Finished = (work: () => Promise<void>) => void
 
-async function ground(finished: Finished, leaseMs = LEASE_MS): Promise<Ground> {
+let shared: EtcdServer
+let prefixes = 0
+
+beforeAll(async () => {
+  shared = await startEtcd()
+})
+
+afterAll(() => shared.stop())
+
+/** On a server that others use as well. */
+function groundOf(finished: Finished, leaseMs = LEASE_MS): Promise<Ground> {
+  const leases = async (prefix: string) => {
+    const stored = (await shared.gateway.list(prefix)).map(({ lease }) => lease)
+    return [...new Set(stored)].filter((lease) => lease !== '0')
+  }
+  return groundOn(shared, new Rig(deferTo(finished)), leaseMs, leases)
+}
+
+/** On a server of its own, where every lease counts. */
+async function ownGround(finished: Finished, leaseMs = LEASE_MS): Promise<Ground> {
   const rig = new Rig(deferTo(finished))
   const server = await rig.use(startEtcd())
+  return groundOn(server, rig, leaseMs, () => server.gateway.leases())
+}
+
+async function groundOn(
+  server: EtcdServer,
+  rig: Rig,
+  leaseMs: number,
+  leases: (prefix: string) => Promise<string[]>,
+): Promise<Ground> {
+  prefixes += 1
+  const prefix = `${prefixes}/`
   const proxy = await rig.use(startEtcdProxy(server.port))
-  const queue = rig.queue(rig.backend(proxy.url), { leaseMs })
-  return { rig, server, proxy, queue, other: rig.queue(rig.backend(server.url), {}, queue.name) }
+  const queue = rig.queue(rig.backend(proxy.url, { prefix }), { leaseMs })
+  const other = rig.queue(rig.backend(server.url, { prefix }), {}, queue.name)
+  return { rig, server, prefix, proxy, queue, other, leases: () => leases(prefix) }
 }
 
 const isGrant = ofMethod('Lease/LeaseGrant')
@@ -38,8 +73,8 @@ const entries = (...ids: readonly string[]) => ids.map((id) => ({ payload: id, i
 const of = (events: readonly SourceEvent[], ...types: readonly SourceEvent['type'][]) =>
   events.filter(({ type }) => types.includes(type)).map(({ type }) => type)
 
-async function revokeAll({ gateway }: EtcdServer): Promise<void> {
-  for (const lease of await gateway.leases()) await gateway.revoke(lease)
+async function revokeAll({ server, leases }: Ground): Promise<void> {
+  for (const lease of await leases()) await server.gateway.revoke(lease)
 }
 
 async function held(queue: Queue<string>): Promise<Delivery<string>> {
@@ -52,7 +87,7 @@ describe.concurrent('a lease', () => {
   it('is granted with the first claim, one for all of a consumer, and revoked when it closes', async ({
     onTestFinished,
   }) => {
-    const { server, proxy, queue, other } = await ground(onTestFinished, 20_000)
+    const { server, proxy, queue, other } = await ownGround(onTestFinished, 20_000)
     await queue.enqueueAll(entries('a', 'b', 'c', 'd'))
     expect(await queue.tryReceive()).toMatchObject({ id: 'a' })
     await queue.stats()
@@ -80,7 +115,7 @@ describe.concurrent('a lease', () => {
   })
 
   it('is not granted to who only enqueues, looks, and waits for nothing', async ({ onTestFinished }) => {
-    const { server, proxy, queue } = await ground(onTestFinished)
+    const { server, proxy, queue } = await ownGround(onTestFinished)
     await queue.enqueue('a', { delayMs: 60_000 })
     await queue.stats()
     for await (const _ of queue.peek({ state: 'delayed' }));
@@ -93,13 +128,14 @@ describe.concurrent('a lease', () => {
   it('N42, B4 is renewed for as long as a handler takes, also while the queue is being closed', async ({
     onTestFinished,
   }) => {
-    const { queue, other } = await ground(onTestFinished)
+    const leaseMs = 4_000
+    const { queue, other } = await groundOf(onTestFinished, leaseMs)
     await queue.enqueueAll(entries('a', 'b'))
     const [a, b] = [await held(queue), await held(queue)]
-    const waiting = other.receive({ timeoutMs: 3 * LEASE_MS + 2_000 })
-    await pause(2 * LEASE_MS)
-    const closing = queue.close({ graceMs: 5_000 })
-    await pause(LEASE_MS + SLACK_MS)
+    const waiting = other.receive({ timeoutMs: 2 * (leaseMs + SLACK_MS) })
+    await pause(leaseMs + SLACK_MS)
+    const closing = queue.close({ graceMs: 2 * leaseMs })
+    await pause(leaseMs + SLACK_MS)
     expect([a.signal.reason?.name, await a.ack()]).toEqual(['AbortError', 'settled'])
     expect(await b.ack()).toBe('settled')
     expect(await closing).toEqual({ released: 0, settledDuringGrace: 2, abandoned: 0 })
@@ -108,21 +144,22 @@ describe.concurrent('a lease', () => {
   })
 
   it('N84 is renewed for one handler no longer than its cap, and for the others on', async ({ onTestFinished }) => {
-    const { queue, other } = await ground(onTestFinished, 3_000)
+    const { queue, other } = await groundOf(onTestFinished, 3_000)
     await queue.enqueueAll(entries('stuck', 'fine'))
-    const source = queue.source({ maxLeaseMs: 3_000, credit: 2 })
+    const source = queue.source({ maxLeaseMs: 3_000 })
     const events = eventsOf(source)
     const whys: unknown[] = []
     let begun = 0
-    const begin = (delivery: Delivery<string>) => {
+    // Neither ends by itself, so that both are kept and nothing else is claimed.
+    const work = (delivery: Delivery<string>) => {
       begun += 1
-      if (delivery.id === 'fine') {
-        const proof = setInterval(() => delivery.progress(), 500)
-        onTestFinished(() => clearInterval(proof))
-      }
       delivery.signal.addEventListener('abort', () => whys.push([delivery.id, delivery.signal.reason.why]))
+      const proof = setInterval(() => delivery.id === 'fine' && delivery.progress(), 500)
+      onTestFinished(() => clearInterval(proof))
+      return new Promise(() => {})
     }
-    source.subscribe({ next: begin, error: () => {} })
+    const running = run(pipe(source, mergeMap(work, 2)))
+    running.catch(() => {})
     await until('both are held', () => begun === 2)
     const moved = await other.receive({ timeoutMs: 12_000 })
     expect(moved).toMatchObject({ id: 'stuck', attempt: 2 })
@@ -134,7 +171,8 @@ describe.concurrent('a lease', () => {
   })
 
   it('may be another for a source that asks for a longer one', async ({ onTestFinished }) => {
-    const { server, queue, other } = await ground(onTestFinished)
+    const ground = await groundOf(onTestFinished)
+    const { server, queue, other } = ground
     await queue.enqueueAll(entries('a', 'b'))
     const long = queue.source({ leaseMs: 60_000 })
     const gotten = gate<Delivery<string>>()
@@ -142,13 +180,13 @@ describe.concurrent('a lease', () => {
     const a = await gotten.promise
     const b = await held(queue)
     const granted = await Promise.all(
-      (await server.gateway.leases()).map(async (id) => (await server.gateway.lease(id)).grantedS),
+      (await ground.leases()).map(async (id) => (await server.gateway.lease(id)).grantedS),
     )
     expect(granted.sort()).toEqual([2, 60])
     expect(a.leaseExpiresAt - b.leaseExpiresAt).toBeGreaterThan(50_000)
     await other.size()
     await queue.close({ graceMs: 0 })
-    expect(await server.gateway.leases()).toEqual([])
+    expect(await ground.leases()).toEqual([])
   })
 })
 
@@ -156,16 +194,17 @@ describe.concurrent('a lease that is revoked by somebody', () => {
   it('E8, N81 gives its claims to others, aborts the handlers, and the next claims are under a new one', async ({
     onTestFinished,
   }) => {
-    const { server, queue, other } = await ground(onTestFinished, 20_000)
+    const ground = await groundOf(onTestFinished, 20_000)
+    const { queue, other } = ground
     await queue.enqueueAll(entries('a', 'b'))
     const source = queue.source({ credit: 5 })
     const events = eventsOf(source)
     const deliveries: Delivery<string>[] = []
     source.subscribe({ next: (delivery) => void deliveries.push(delivery), error: () => {} })
     await until('both are held', () => deliveries.length === 2)
-    const [first] = await server.gateway.leases()
+    const [first] = await ground.leases()
     await other.pause()
-    await revokeAll(server)
+    await revokeAll(ground)
     await until('both are told', () => deliveries.every(({ signal }) => signal.aborted), 3_000)
     expect(deliveries.map(({ signal }) => signal.reason.code)).toEqual([
       'ERR_MILLRACE_LEASE_LOST',
@@ -184,7 +223,7 @@ describe.concurrent('a lease that is revoked by somebody', () => {
       ['a', 2],
       ['b', 2],
     ])
-    const [second] = await server.gateway.leases()
+    const [second] = await ground.leases()
     expect(second).not.toBe(first)
     expect(await Promise.all(deliveries.slice(2).map((delivery) => delivery.ack()))).toEqual(['settled', 'settled'])
     expect(of(events, 'lease-expired', 'lease-lost')).toHaveLength(2)
@@ -195,10 +234,11 @@ describe.concurrent('a lease that is revoked by somebody', () => {
   })
 
   it('E7 between two claims costs no attempt, and no call', async ({ onTestFinished }) => {
-    const { server, queue } = await ground(onTestFinished)
+    const ground = await groundOf(onTestFinished)
+    const { queue } = ground
     for (let round = 0; round < 5; round += 1) {
       await queue.enqueue('a', { id: `a${round}` })
-      await revokeAll(server)
+      await revokeAll(ground)
       const delivery = await held(queue)
       expect([delivery.id, delivery.attempt, await delivery.ack()]).toEqual([`a${round}`, 1, 'settled'])
     }
@@ -207,26 +247,23 @@ describe.concurrent('a lease that is revoked by somebody', () => {
   it('E7 while a transaction that claims is on its way: it is under a new one, and once', async ({
     onTestFinished,
   }) => {
-    const { server, proxy, queue } = await ground(onTestFinished)
+    const ground = await ownGround(onTestFinished)
+    const { proxy, queue } = ground
     await queue.enqueueAll(entries('first', 'a'))
     expect(await (await held(queue)).ack()).toBe('settled')
-    let isOver = false
-    const revoking = (async () => {
-      while (!isOver) await revokeAll(server)
-    })()
     const seen: string[] = []
     await queue.enqueueAll(Array.from({ length: 20 }, (_, index) => ({ payload: 'x', id: `m${index}` })))
+    const endsAt = performance.now() + 1_000
+    const revoking = (async () => {
+      for (; seen.length <= 5 && performance.now() < endsAt; await pause(5)) await revokeAll(ground)
+    })()
     const receiving = (async () => {
       while (seen.length < 21) {
-        const delivery = await queue.receive({ timeoutMs: 2_000 })
+        const delivery = await queue.receive({ timeoutMs: 10_000 })
         if (delivery !== undefined && (await delivery.ack()) === 'settled') seen.push(delivery.id)
-        if (seen.length > 5) isOver = true
       }
     })()
-    await pause(1_000)
-    isOver = true
-    await revoking
-    await receiving
+    await Promise.all([revoking, receiving])
     expect(new Set(seen).size).toBe(21)
     expect(proxy.count(isGrant)).toBeGreaterThan(1)
     await expectStats(queue, { ackedTotal: 22, ready: 0, claimed: 0, dead: 0 })
@@ -235,8 +272,9 @@ describe.concurrent('a lease that is revoked by somebody', () => {
   it('C9 with all others of the server: handlers abort, all is claimed again, nothing is lost', async ({
     onTestFinished,
   }) => {
-    const { rig, server, queue } = await ground(onTestFinished, 20_000)
-    const queues = [queue, ...[1, 2].map(() => rig.queue(rig.backend(server.url), {}, queue.name))]
+    const ground = await groundOf(onTestFinished, 20_000)
+    const { rig, server, queue, prefix } = ground
+    const queues = [queue, ...[1, 2].map(() => rig.queue(rig.backend(server.url, { prefix }), {}, queue.name))]
     await queue.enqueueAll(Array.from({ length: 30 }, (_, index) => ({ payload: 'x', id: `m${index}` })))
     const handled = new Map<string, number>()
     let aborted = 0
@@ -259,30 +297,31 @@ describe.concurrent('a lease that is revoked by somebody', () => {
     )
     for (const each of runs) each.catch(() => {})
     await until('all are held', () => held === 30)
-    await revokeAll(server)
+    await revokeAll(ground)
     await until('all were told', () => aborted === 30, 5_000)
     await until('all are handled', () => handled.size === 30, 10_000)
     await Promise.all(queues.map((each) => each.close()))
     expect([...handled.values()].every((times) => times === 1)).toBe(true)
-    const after = rig.queue(rig.backend(server.url), {}, queue.name)
+    const after = rig.queue(rig.backend(server.url, { prefix }), {}, queue.name)
     await expectStats(after, { ackedTotal: 30, ready: 0, claimed: 0 })
   })
 })
 
 describe.concurrent('a lease that cannot be had', () => {
   it('E10 twice is had at the third try', async ({ onTestFinished }) => {
-    const { server, proxy, queue } = await ground(onTestFinished)
+    const ground = await groundOf(onTestFinished)
+    const { proxy, queue } = ground
     await queue.enqueueAll(entries('a', 'b'))
     expect(await (await held(queue)).ack()).toBe('settled')
     const lie = proxy.lie({ code: 14, message: 'etcdserver: no leader', times: 2, match: isGrant })
-    await revokeAll(server)
+    await revokeAll(ground)
     const delivery = await held(queue)
     expect([delivery.id, delivery.attempt, lie.left]).toEqual(['b', 1, 0])
     expect(await delivery.ack()).toBe('settled')
   })
 
   it('E11 is asked for no more when the queue is closed meanwhile, and none stays', async ({ onTestFinished }) => {
-    const { server, proxy, queue } = await ground(onTestFinished)
+    const { server, proxy, queue } = await ownGround(onTestFinished)
     await queue.enqueueAll(entries('a', 'b'))
     const lie = proxy.lie({ code: 14, message: 'etcdserver: no leader', times: 1_000, match: isGrant })
     const receiving = queue.receive().catch(({ name }: Error) => name)
@@ -299,10 +338,10 @@ describe.concurrent('a lease that cannot be had', () => {
   it('C5 leaks nothing when its consumer leaves in the turn of its claim, or any later one', async ({
     onTestFinished,
   }) => {
-    const { rig, server, queue } = await ground(onTestFinished)
+    const { rig, server, queue, prefix } = await ownGround(onTestFinished)
     await queue.enqueueAll(entries('a', 'b', 'c'))
     for (let round = 0; round < 12; round += 1) {
-      const each = rig.queue(rig.backend(server.url), { leaseMs: 60_000 }, queue.name)
+      const each = rig.queue(rig.backend(server.url, { prefix }), { leaseMs: 60_000 }, queue.name)
       const cancel = new AbortController()
       const receiving = each.receive({ signal: cancel.signal }).catch(() => undefined)
       for (let turns = 0; turns < round * 4; turns += 1) await turn()
@@ -318,12 +357,12 @@ describe.concurrent('a lease that cannot be had', () => {
 
 describe.concurrent('what is done to records by hand', () => {
   it('B10, E22 a claim whose lease has lost its key is found, and goes to others', async ({ onTestFinished }) => {
-    const { server, queue, other } = await ground(onTestFinished, 20_000)
+    const { server, queue, other, prefix } = await groundOf(onTestFinished, 20_000)
     await queue.enqueueAll(entries('a', 'b'))
     const [a, b] = [await held(queue), await held(queue)]
     const waiting = [other.receive({ timeoutMs: 15_000 }), other.receive({ timeoutMs: 15_000 })]
     await other.size()
-    const marked = (await server.gateway.list()).filter(({ lease }) => lease !== '0')
+    const marked = (await server.gateway.list(prefix)).filter(({ lease }) => lease !== '0')
     expect(marked.length).toBeGreaterThan(0)
     for (const { key } of marked) await server.gateway.delete(key)
     const again = await Promise.all(waiting)
@@ -339,7 +378,7 @@ describe.concurrent('what is done to records by hand', () => {
   it('B6, N76 a claim whose message is purged is renewed no more, and nothing is thrown', async ({
     onTestFinished,
   }) => {
-    const { queue, other } = await ground(onTestFinished)
+    const { queue, other } = await groundOf(onTestFinished)
     await queue.enqueueAll(entries('gone', 'stays'))
     const [gone, stays] = [await held(queue), await held(queue)]
     expect(await other.cancel('gone')).toBe('cancelling')
@@ -351,11 +390,12 @@ describe.concurrent('what is done to records by hand', () => {
   })
 
   it('E23 the deletion of a marker wakes a consumer that waits, without a poll', async ({ onTestFinished }) => {
-    const { rig, server, queue } = await ground(onTestFinished, 60_000)
+    const ground = await groundOf(onTestFinished, 60_000)
+    const { rig, server, queue, prefix } = ground
     await queue.enqueueAll(entries('a'))
     await held(queue)
     // Many queues share the poll, so that it comes seldom.
-    const backend = rig.backend(server.url)
+    const backend = rig.backend(server.url, { prefix })
     for (let count = 0; count < 15; count += 1)
       rig
         .queue(backend)
@@ -364,7 +404,7 @@ describe.concurrent('what is done to records by hand', () => {
     const waiting = rig.queue(backend, {}, queue.name).receive({ timeoutMs: 20_000 })
     await pause(1_000)
     const tookMs = await timed(async () => {
-      await revokeAll(server)
+      await revokeAll(ground)
       expect(await waiting).toMatchObject({ id: 'a', attempt: 2 })
     })
     expect(tookMs).toBeLessThan(1_000)
@@ -373,13 +413,13 @@ describe.concurrent('what is done to records by hand', () => {
 
 describe('closing', () => {
   it('N65, N66, N67 at any step of a claim gives all back at once, and leaves no lease', async ({ onTestFinished }) => {
-    const { rig, server, queue } = await ground(onTestFinished)
+    const { rig, server, queue, prefix } = await ownGround(onTestFinished)
     await queue.enqueueAll(entries('a', 'b', 'c', 'd', 'e'))
-    for (let round = 0; round < 30; round += 1) {
-      const each = rig.queue(rig.backend(server.url), { leaseMs: 60_000 }, queue.name)
+    for (let round = 0; round < 12; round += 1) {
+      const each = rig.queue(rig.backend(server.url, { prefix }), { leaseMs: 60_000 }, queue.name)
       const deliveries: Delivery<string>[] = []
       each.source({ credit: 3 }).subscribe({ next: (delivery) => void deliveries.push(delivery), error: () => {} })
-      await pause(round)
+      await pause(2 * round)
       expect(await each.close({ graceMs: 0 })).toMatchObject({ abandoned: 0 })
       await expectStats(queue, { ready: 5, claimed: 0 })
     }

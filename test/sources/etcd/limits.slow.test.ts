@@ -178,7 +178,7 @@ describe('what need not go together', () => {
   it('E2 claims and lists more than a reply may hold', async () => {
     const queue = proxied()
     const payload = 'x'.repeat(600 * KIB)
-    const count = 24
+    const count = 12
     for (const id of ids(count)) await queue.enqueue(payload, { id })
     const listed: string[] = []
     for await (const message of queue.peek({ state: 'ready' })) listed.push(message.id)

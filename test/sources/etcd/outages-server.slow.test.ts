@@ -101,7 +101,7 @@ async function frozen(server: EtcdServer, ms: number): Promise<void> {
 }
 
 const DISTURBANCES: readonly (readonly [string, number, number, Disturbance])[] = [
-  ['C11 forgets its past', 50, Number.POSITIVE_INFINITY, ({ gateway }) => gateway.compact()],
+  ['C11 forgets its past', 100, Number.POSITIVE_INFINITY, ({ gateway }) => gateway.compact()],
   ['N79 is killed and started again', 900, 5, (server) => server.restart()],
   ['A10, N80 freezes for 4 s', 500, 1, (server) => frozen(server, 4_000)],
 ]
@@ -133,11 +133,11 @@ describe.concurrent('a server that, in mid-work,', () => {
       }
       return times
     })()
-    const ids = idsOf(150)
+    const ids = idsOf(50)
     for (const id of ids) {
       const { status } = await (queues[Number(id.slice(1)) % 3] as Queue<string>).enqueue(id, { id })
       expect([id, status]).toEqual([id, 'enqueued'])
-      await pause(15)
+      await pause(50)
     }
     isOver = true
     expect(await disturbing).toBeGreaterThan(0)
@@ -146,7 +146,7 @@ describe.concurrent('a server that, in mid-work,', () => {
     const summaries = await Promise.all(runs)
     expect(effects.doubled).toEqual([])
     expect(summaries.reduce((sum, { acked }) => sum + acked, 0)).toBe(ids.length)
-    await expectStats(queues[0] as Queue<string>, { ackedTotal: 150, enqueuedTotal: 150, ready: 0, claimed: 0 })
+    await expectStats(queues[0] as Queue<string>, { ackedTotal: 50, enqueuedTotal: 50, ready: 0, claimed: 0 })
   })
 })
 
@@ -292,7 +292,7 @@ describe.concurrent('closing', () => {
     const rig = rigOf(onTestFinished)
     const server = await rig.use(startEtcd())
     const proxy = await rig.use(startEtcdProxy(server.port))
-    const queue = rig.queue(rig.backend(proxy.url), { leaseMs: 2_000 })
+    const queue = rig.queue(rig.backend(proxy.url), { leaseMs: 6_000 })
     let started = 0
     const stuck = mergeMap(() => {
       started += 1
@@ -336,11 +336,11 @@ describe('closing in an outage', () => {
     const timers = () => process.getActiveResourcesInfo().filter((each) => each === 'Timeout').length
     await pause(500)
     const before = timers()
-    const queues = Array.from({ length: 50 }, () => rig.queue(rig.backend(server.url)))
+    const queues = Array.from({ length: 20 }, () => rig.queue(rig.backend(server.url)))
     for (const queue of queues) queue.source().subscribe({ error: () => {} })
     const answers = queues.map((queue) => queue.enqueue('a').catch(nameOf))
     await pause(2_000)
-    for (const queue of queues) await Promise.all([queue.close({ graceMs: 0 }), pause(15)])
+    for (const queue of queues) await Promise.all([queue.close({ graceMs: 0 }), pause(40)])
     await until('no timer is left', () => timers() <= before, 4_000)
     expect(await Promise.all(answers)).toEqual(queues.map(() => 'ClosedError'))
   })
@@ -352,7 +352,7 @@ describe('closing in an outage', () => {
     const watchers = () => server.gateway.metric('etcd_debugging_mvcc_watcher_total')
     await server.gateway.leases()
     const before = resources()
-    for (let round = 0; round < 24; round += 1) {
+    for (let round = 0; round < 16; round += 1) {
       const backend = rig.backend(server.url)
       const queue = rig.queue(backend)
       if (round % 2 === 1) queue.source().subscribe({ error: () => {} })

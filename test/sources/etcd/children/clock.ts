@@ -1,5 +1,5 @@
-/** Loaded before a program: its wall clock is wrong by so many milliseconds as `MILLRACE_TEST_CLOCK_MS` says. */
-const offMs = Number(process.env['MILLRACE_TEST_CLOCK_MS'] ?? 0)
+/** Imported before all else, by who has to use what is exported: the wall clock of the process is wrong by so many milliseconds. */
+export const offMs = Number(process.argv[4])
 const RealDate = Date
 
 globalThis.Date = class extends RealDate {

@@ -107,6 +107,7 @@ export class EtcdDriver implements QueueDriver {
       client: host.client,
       keys,
       onDue: (at) => this.#desk.noteDue(at),
+      onArrived: (arrivals) => this.#desk.noteArrived(arrivals),
       onReady: (entry, mod) => this.#desk.noteReady(entry, mod),
       onMarkerGone: (lease) => this.#markerGone(lease),
       onMetaChanged: ({ type, key, value, mod }) => {
@@ -322,7 +323,7 @@ export class EtcdDriver implements QueueDriver {
   /** Reads after what is due was done. */
   #upToDate<O>(work: () => Promise<O>): Promise<O> {
     return this.#run(async () => {
-      const { results } = await this.#desk.read(...this.#desk.headOps(1))
+      const { results } = await this.#desk.read(...this.#desk.dueOps())
       if (isDue(this.#desk.dueIn(results))) await this.#alonely(() => maintainIfDue(this.#desk))
       return work()
     })

@@ -12,7 +12,7 @@ import type { Arrivals, Desk, StoredArrivals } from './desk.js'
 import { type Entry, encodeMessage, entryFor, entryRow, headerOf } from './entry.js'
 import { arrivalText, endOf, fixed, INSTANT_DIGITS } from './keys.js'
 import type { Failed, Job } from './lane.js'
-import { maintain, maintainIfDue, nothingDue } from './maintenance.js'
+import { isDue, maintain, maintainSome, nothingDue } from './maintenance.js'
 import { oldestReady } from './oldest.js'
 import { forgetOutlived } from './outcomes.js'
 import { rankOf } from './rank.js'
@@ -156,7 +156,12 @@ class Storing {
     // As many groups as there are conditions cost nothing besides.
     const groups = Math.max(MOST_GROUPS, compare.length)
     const ops = packed([...change.finished(), ...admission.ops(), desk.session.putOf(draft)], groups)
-    const reads = [get(desk.keys.meta), get(desk.keys.arrivals), ...(compareIds ? ids.map(keyOnly) : [])]
+    const reads = [
+      get(desk.keys.meta),
+      get(desk.keys.arrivals),
+      ...desk.dueOps(),
+      ...(compareIds ? ids.map(keyOnly) : []),
+    ]
     return desk.session.commit({ compare, success: ops, failure: reads })
   }
 
@@ -165,12 +170,13 @@ class Storing {
     return this.#losses < 3 ? nothingDue(this.#desk) : []
   }
 
-  async #learn([meta, arrivals, ...ids]: readonly Result[]): Promise<void> {
+  async #learn([meta, arrivals, delayed, expiring, ...ids]: readonly Result[]): Promise<void> {
     const desk = this.#desk
     desk.noteMeta(only(meta))
     desk.noteArrivals(only(arrivals))
     await this.#taken(ids.flatMap(({ kvs }) => kvs))
-    if (this.#losses < 3) await maintainIfDue(this.#desk)
+    const isTime = isDue(desk.dueIn([delayed, expiring] as readonly Result[]))
+    if (isTime && this.#losses < 3) await maintainSome(desk)
   }
 
   /** Which ids of a batch too large to compare are taken; true as long as nothing has arrived since. */
@@ -246,14 +252,14 @@ export class Admission {
 
   /** What has to hold for all of this. */
   compare(): Compare[] {
-    const { keys, meta, arrivals } = this.#desk
-    return [modIs(keys.meta, meta.mod), modIs(keys.arrivals, arrivals.mod), ...this.#victims]
+    const { keys } = this.#desk
+    return [modIs(keys.meta, this.#change.meta.mod), modIs(keys.arrivals, this.#arrivals.mod), ...this.#victims]
   }
 
   ops(): Op[] {
-    const { keys, arrivals } = this.#desk
+    const { keys } = this.#desk
     const turn: StoredArrivals = {
-      n: arrivals.turn + 1,
+      n: this.#arrivals.turn + 1,
       ...(this.#ready > 0 && { r: this.#ready }),
       ...(this.#dueAt > 0 && { d: this.#dueAt }),
       ...(this.#single && this.messages.length === 1 && { e: entryRow(this.#single) }),
@@ -264,12 +270,11 @@ export class Admission {
   /** It was stored at this revision. */
   applied(revision: number): void {
     const desk = this.#desk
-    desk.arrivals = { turn: desk.arrivals.turn + 1, mod: revision }
+    desk.noteArrived({ turn: this.#arrivals.turn + 1, mod: revision })
     if (this.#single && this.messages.length === 1) desk.noteReady(entryRow(this.#single), revision)
-    if (desk.bound) {
-      const { length, bytes } = desk.bound
-      desk.bound = { mod: revision, length: length + this.messages.length, bytes: bytes + this.#bytes }
-    }
+    if (desk.bound?.mod !== this.#arrivals.mod) return
+    const { length, bytes } = desk.bound
+    desk.bound = { mod: revision, length: length + this.messages.length, bytes: bytes + this.#bytes }
   }
 
   #checkPayloads(batch: readonly NewMessage[]): MillraceError | undefined {
@@ -279,9 +284,9 @@ export class Admission {
   }
 
   #store(message: NewMessage): void {
-    const { keys, meta, arrivals } = this.#desk
-    const { now, record } = this.#change
-    const arrival = arrivalText({ turn: arrivals.turn + 1, index: this.messages.length })
+    const { keys } = this.#desk
+    const { now, record, meta } = this.#change
+    const arrival = arrivalText({ turn: this.#arrivals.turn + 1, index: this.messages.length })
     const delayed = message.delayMs > 0
     const dueAt = now + Math.ceil(message.delayMs)
     const entry = entryFor(message, delayed ? dueAt : now, arrival, now)
@@ -373,7 +378,7 @@ export async function readBound(desk: Desk): Promise<Leaving> {
   const { results } = await desk.read(get(keys.arrivals), range(keys.sessions, endOf(keys.sessions)))
   desk.noteArrivals(only(results[0]))
   const sum = sumOf((results[1]?.kvs ?? []).map(({ value }) => SessionRecord.decode(value)))
-  const bound = { mod: desk.arrivals.mod, length: sum.ready + sum.delayed + sum.claimed, bytes: sum.bytes }
+  const bound = { mod: only(results[0])?.mod ?? 0, length: sum.ready + sum.delayed + sum.claimed, bytes: sum.bytes }
   desk.bound = bound
   return bound
 }

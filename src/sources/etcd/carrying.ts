@@ -12,7 +12,6 @@ import type { Desk, Held } from './desk.js'
 import { Admission, checkBatch } from './enqueueing.js'
 import { maintain } from './maintenance.js'
 import { forgetOutlived } from './outcomes.js'
-import { SessionRecord } from './session-record.js'
 import { settleOne } from './settling.js'
 import { absent, get, modIs, nested, only, packed } from './txn.js'
 
@@ -183,14 +182,9 @@ class Carrying {
   async #learn(to: Desk, results: readonly Result[]): Promise<void> {
     to.noteMeta(only(results[0]))
     to.noteArrivals(only(results[1]))
-    if (to !== this.#desk) adoptStored(to, only(results[2]))
+    if (to !== this.#desk) to.session.adoptStored(only(results[2]))
     const taken = this.#idsFor(to.queue).filter((_, index) => only(results[index + 3]) !== undefined)
     const forgotten = taken.length === 0 ? new Set<string>() : await forgetOutlived(to)
     this.#known.set(to.queue, new Set(taken.filter((id) => !forgotten.has(id))))
   }
-}
-
-function adoptStored({ session }: Desk, stored: { readonly value: Buffer; readonly mod: number } | undefined): void {
-  if (stored === undefined) session.adopt(SessionRecord.empty(session.record.turn), 0)
-  else session.adopt(SessionRecord.decode(stored.value), stored.mod)
 }

@@ -9,14 +9,14 @@ import { Change } from './change.js'
 import type { EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
 import { decodeEntry, type Entry, type EntryRow, entryOf } from './entry.js'
 import type { Seen } from './folding.js'
-import { arrivalText, COUNT_DIGITS, fixed, INSTANT_DIGITS, type Keys, keysOf } from './keys.js'
+import { arrivalText, COUNT_DIGITS, endOf, fixed, INSTANT_DIGITS, type Keys, keysOf } from './keys.js'
 import { type Holder, Leases } from './leases.js'
 import { decodeMeta, type Meta, NO_META } from './meta.js'
 import { OutcomeCount } from './outcome-count.js'
 import { rankOf } from './rank.js'
 import { decode } from './record.js'
 import { OwnSession } from './session.js'
-import type { SessionRecord } from './session-record.js'
+import { SessionRecord } from './session-record.js'
 import { get, only, range } from './txn.js'
 import { DueWindow, ReadyWindow } from './windows.js'
 
@@ -25,6 +25,9 @@ const READ_DEADLINE_MS = 2_000
 const SHORT_DEADLINE_MS = 600
 const FIRST_BACKOFF_MS = 20
 const LONGEST_BACKOFF_MS = 1_000
+
+/** How many answers {@link Desk.noteLook} takes. */
+export const LOOK = 4
 
 /** A claim that this session holds. */
 export interface Held {
@@ -99,6 +102,8 @@ export class Desk {
   readonly visited = new Map<string, Desk>()
   /** How many messages and bytes the queue holds at most, as long as arrivals stand where they stood. */
   bound: { readonly mod: number; readonly length: number; readonly bytes: number } | undefined
+  /** What stands for all sessions that are over, as it was when we last looked. */
+  base = { mod: 0, record: SessionRecord.empty() }
   /** Sessions of others, as they were when we last looked. */
   seen: ReadonlyMap<string, Seen> = new Map()
   /** When we last looked for claims whose owner is gone. */
@@ -181,6 +186,23 @@ export class Desk {
     this.noteArrived({ turn: decode<StoredArrivals>(stored.value, 'the arrivals of the queue').n, mod: stored.mod })
   }
 
+  /** What {@link recordsIn} takes. */
+  sessionsOp(): Op {
+    return range(this.keys.sessions, endOf(this.keys.sessions))
+  }
+
+  /** The records of all sessions. */
+  recordsIn(sessions: Result | undefined): SessionRecord[] {
+    const stored = sessions?.kvs ?? []
+    this.noteBase(stored.find(({ key }) => key === this.keys.base))
+    return stored.map(({ value }) => SessionRecord.decode(value))
+  }
+
+  noteBase(stored: KeyValue | undefined): void {
+    if (stored && stored.mod > this.base.mod)
+      this.base = { mod: stored.mod, record: SessionRecord.decode(stored.value) }
+  }
+
   /** Whether anything of the queue was ever read. */
   get isKnown(): boolean {
     return this.meta.mod > 0 || this.arrivals.mod > 0
@@ -196,6 +218,11 @@ export class Desk {
     const { keys } = this
     this.#limit = limit
     return [get(keys.meta), range(keys.ready, this.#ready.end, limit), ...this.dueOps()]
+  }
+
+  /** Reads the first ready messages, and changes nothing of what is known. `isWhole` if nothing is behind where it ends. */
+  frontOp(limit: number): { readonly op: Op; readonly isWhole: boolean } {
+    return { op: range(this.keys.ready, this.#ready.end, limit), isWhole: this.#ready.isWhole }
   }
 
   /** What {@link dueIn} takes. */

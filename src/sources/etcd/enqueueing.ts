@@ -10,7 +10,7 @@ import type { Change } from './change.js'
 import type { Compare, KeyValue, Op, Result } from './client.js'
 import type { Arrivals, Desk, StoredArrivals } from './desk.js'
 import { type Entry, encodeMessage, entryFor, entryRow, headerOf } from './entry.js'
-import { arrivalText, endOf, fixed, INSTANT_DIGITS } from './keys.js'
+import { arrivalText, fixed, INSTANT_DIGITS } from './keys.js'
 import type { Failed, Job } from './lane.js'
 import { isDue, maintain, maintainSome, nothingDue } from './maintenance.js'
 import { oldestReady } from './oldest.js'
@@ -18,8 +18,8 @@ import { forgetOutlived } from './outcomes.js'
 import { rankOf } from './rank.js'
 import { encode } from './record.js'
 import type { Committed } from './session.js'
-import { SessionRecord, sumOf } from './session-record.js'
-import { absent, get, modIs, only, packed, put, range } from './txn.js'
+import { type SessionRecord, sumOf } from './session-record.js'
+import { absent, get, modIs, only, packed, put } from './txn.js'
 
 export const MAX_BATCH = 500
 export const MAX_BATCH_BYTES = 1_400_000
@@ -375,9 +375,9 @@ interface Leaving {
  */
 export async function readBound(desk: Desk): Promise<Leaving> {
   const { keys } = desk
-  const { results } = await desk.read(get(keys.arrivals), range(keys.sessions, endOf(keys.sessions)))
+  const { results } = await desk.read(get(keys.arrivals), desk.sessionsOp())
   desk.noteArrivals(only(results[0]))
-  const sum = sumOf((results[1]?.kvs ?? []).map(({ value }) => SessionRecord.decode(value)))
+  const sum = sumOf(desk.recordsIn(results[1]))
   const bound = { mod: only(results[0])?.mod ?? 0, length: sum.ready + sum.delayed + sum.claimed, bytes: sum.bytes }
   desk.bound = bound
   return bound

@@ -14,10 +14,11 @@ import type { KeyValue, TxnReply } from './client.js'
 import type { Desk } from './desk.js'
 import { decodeEntry, decodeMessage, type Entry, type EntryRow, entryOf, type Header } from './entry.js'
 import { after, endOf, INSTANT_DIGITS } from './keys.js'
-import { oldestReady } from './oldest.js'
+import { isDue } from './maintenance.js'
+import { candidateOf, type Front, oldestBehind } from './oldest.js'
 import type { Page } from './page.js'
 import { decode } from './record.js'
-import { SessionRecord, sumOf } from './session-record.js'
+import { type Counts, SessionRecord, sumOf } from './session-record.js'
 import { now } from './time.js'
 import { get, only, range } from './txn.js'
 
@@ -25,12 +26,34 @@ const MAX_PAGE = 100
 /** Payloads of a page of a listing, at most one above. */
 const MAX_PAGE_BYTES = 1_000_000
 
-export async function statsOf(desk: Desk): Promise<QueueStats> {
-  const { keys } = desk
-  const { results } = await desk.read(get(keys.meta), range(keys.sessions, endOf(keys.sessions)))
+/** So many of the first ready messages are read with the numbers. */
+const FRONT = 16
+
+/** All numbers of the queue, after what is due was done. */
+export async function statsOf(desk: Desk, doDue: () => Promise<unknown>): Promise<QueueStats> {
+  const first = await readNumbers(desk)
+  if (!isDue(first.dueAt)) return statsFrom(desk, first)
+  await doDue()
+  return statsFrom(desk, await readNumbers(desk))
+}
+
+interface Numbers {
+  readonly sum: Counts
+  readonly front: Front
+  readonly dueAt: number
+}
+
+async function readNumbers(desk: Desk): Promise<Numbers> {
+  const { op, isWhole } = desk.frontOp(FRONT)
+  const { results } = await desk.read(get(desk.keys.meta), desk.sessionsOp(), op, ...desk.dueOps())
   desk.noteMeta(only(results[0]))
-  const sum = sumOf((results[1]?.kvs ?? []).map(({ value }) => SessionRecord.decode(value)))
-  const [oldest] = sum.ready > 0 ? await oldestReady(desk, 1) : []
+  const { kvs = [], more = false } = results[2] ?? {}
+  const front = { candidates: kvs.map(candidateOf), isAll: isWhole && !more }
+  return { sum: sumOf(desk.recordsIn(results[1])), front, dueAt: desk.dueIn(results.slice(3)) }
+}
+
+async function statsFrom(desk: Desk, { sum, front }: Numbers): Promise<QueueStats> {
+  const oldest = sum.ready > 0 ? await oldestBehind(desk, front) : undefined
   return {
     ready: sum.ready,
     delayed: sum.delayed,

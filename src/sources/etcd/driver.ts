@@ -39,7 +39,7 @@ import { find, listClaimed, listDead, listPlaced, outcomeIn, statsOf } from './i
 import { keysOf } from './keys.js'
 import { type Job, Lane, type Together } from './lane.js'
 import { isDue, lapseOwn, maintain, maintainIfDue } from './maintenance.js'
-import { endsOp, forgetInTime, forgetOutlived, trimOutcomes } from './outcomes.js'
+import { endsOp, forgetOutlived, trimOutcomes } from './outcomes.js'
 import { ownersOps, recoverFrom, recoverOthers } from './recovery.js'
 import { type RenewInput, renew } from './renewing.js'
 import { now } from './time.js'
@@ -268,7 +268,7 @@ export class EtcdDriver implements QueueDriver {
       if (some === 0) break
       moved += some
     }
-    if (results[LOOK]?.kvs.length) await forgetInTime(desk)
+    if (results[LOOK]?.kvs.length) await forgetOutlived(desk)
     const head = moved > 0 ? await desk.readHead(0, 1) : seen
     const due = [...(head.dueAt > 0 ? [head.dueAt - now()] : []), this.#desk.lapsesAt - performance.now()]
     const next = Math.min(...due)

@@ -32,13 +32,14 @@ interface EndPage extends Ended {
   readonly mod: number
 }
 
-/** Forgets what is past its retention. Answers the ids that are free again. */
+/** Forgets what is past its retention, if anything can be. Answers the ids that are free again. */
 export async function forgetOutlived(desk: Desk): Promise<Set<string>> {
   const forgotten = new Set<string>()
   const began = now()
   const until = began - desk.meta.settings.retention.outcomesMs
+  if (desk.outcomes.oldestAt > until) return forgotten
   const pages = await oldestPages(desk)
-  desk.outcomes.oldestAt = Math.min(began, ...pages.map(({ at }) => at))
+  if (pages.length < SESSIONS) desk.outcomes.oldestAt = Math.min(began, ...pages.map(({ at }) => at))
   for (const oldest of pages) {
     if (oldest.at > until) continue
     for (const page of await pagesFrom(desk, oldest)) {
@@ -52,11 +53,6 @@ export async function forgetOutlived(desk: Desk): Promise<Set<string>> {
 /** Whether any outcome is kept. */
 export function endsOp({ keys }: Desk): Op {
   return { kind: 'get', key: keys.ends, end: endOf(keys.ends), limit: 1, keysOnly: true }
-}
-
-/** Forgets what is past its retention, unless that was looked at and nothing can be since. */
-export async function forgetInTime(desk: Desk): Promise<void> {
-  if (desk.outcomes.oldestAt <= now() - desk.meta.settings.retention.outcomesMs) await forgetOutlived(desk)
 }
 
 /** Pages of our own that are forgotten in whole or in part, with what is left of the last. */

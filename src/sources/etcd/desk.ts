@@ -98,6 +98,8 @@ export class Desk {
   meta: Meta = NO_META
   arrivals: Arrivals = { turn: 0, mod: 0 }
   head: Head | undefined
+  /** What was enqueued last had to be tried again. */
+  isOutrun = false
   /** Other queues of the same backend that messages were carried to. */
   readonly visited = new Map<string, Desk>()
   /** How many messages and bytes the queue holds at most, as long as arrivals stand where they stood. */

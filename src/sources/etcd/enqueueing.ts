@@ -125,8 +125,9 @@ class Storing {
     if (admission.messages.length > 0) {
       const outcome = await this.#commit(admission, change, draft, compareIds)
       if (outcome.kind === 'changed') desk.prune()
-      if (outcome.kind === 'lost') await this.#learn(outcome.results)
+      if (outcome.kind === 'lost') await this.#outrun(outcome.results, compareIds ? idKeys(desk, admission) : [])
       if (outcome.kind === 'changed' || outcome.kind === 'lost') return false
+      desk.isOutrun = this.#losses > 0
       if (outcome.kind === 'done') {
         desk.session.adopt(draft, outcome.revision)
         admission.applied(outcome.revision)
@@ -151,23 +152,29 @@ class Storing {
 
   #commit(admission: Admission, change: Change, draft: SessionRecord, compareIds: boolean): Promise<Committed> {
     const desk = this.#desk
-    const ids = admission.messages.map(({ id }) => `${desk.keys.messages}${id}`)
+    const ids = idKeys(desk, admission)
     const compare = [...admission.compare(), ...(compareIds ? ids.map(absent) : []), ...this.#inOrder()]
     // As many groups as there are conditions cost nothing besides.
     const groups = Math.max(MOST_GROUPS, compare.length)
     const ops = packed([...change.finished(), ...admission.ops(), desk.session.putOf(draft)], groups)
-    const reads = [
-      get(desk.keys.meta),
-      get(desk.keys.arrivals),
-      ...desk.dueOps(),
-      ...(compareIds ? ids.map(keyOnly) : []),
-    ]
+    // A lone producer need not read what another has changed.
+    const reads = desk.isOutrun || this.#losses > 0 ? this.#reads(compareIds ? ids : []) : []
     return desk.session.commit({ compare, success: ops, failure: reads })
+  }
+
+  /** What {@link #learn} takes. */
+  #reads(ids: readonly string[]): Op[] {
+    const { keys } = this.#desk
+    return [get(keys.meta), get(keys.arrivals), ...this.#desk.dueOps(), ...ids.map(keyOnly)]
   }
 
   /** What was due before these arrives before them, if that can be done in a few steps. */
   #inOrder(): Compare[] {
     return this.#losses < 3 ? nothingDue(this.#desk) : []
+  }
+
+  async #outrun(read: readonly Result[], ids: readonly string[]): Promise<void> {
+    await this.#learn(read.length > 0 ? read : (await this.#desk.read(...this.#reads(ids))).results)
   }
 
   async #learn([meta, arrivals, delayed, expiring, ...ids]: readonly Result[]): Promise<void> {
@@ -202,6 +209,10 @@ class Storing {
     const forgotten = await forgetOutlived(this.#desk)
     for (const id of ids) if (!forgotten.has(id)) this.#known.add(id)
   }
+}
+
+function idKeys({ keys }: Desk, { messages }: Admission): string[] {
+  return messages.map(({ id }) => `${keys.messages}${id}`)
 }
 
 function keyOnly(key: string): Op {

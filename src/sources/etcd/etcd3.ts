@@ -226,7 +226,10 @@ class Etcd3Client implements EtcdClient {
     }
     const range: IDeleteRangeRequest = op.end === undefined ? { key } : { key, range_end: this.#key(op.end) }
     if (op.kind === 'delete') return { request_delete_range: range }
-    const get: IRangeRequest = { ...range, limit: op.limit ?? 0, keys_only: op.keysOnly === true }
+    const get: IRangeRequest = range
+    // What is left out is neither converted nor sent.
+    if (op.limit !== undefined && op.limit > 0) get.limit = op.limit
+    if (op.keysOnly === true) get.keys_only = true
     return { request_range: get }
   }
 

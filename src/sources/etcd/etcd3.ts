@@ -5,6 +5,7 @@
  * events of a watch that is cut twice, and hears late of a lease that is gone. So only its calls and streams are used, with
  * all of its own fault handling off: what is left is the protocol.
  */
+import type { EventEmitter } from 'node:events'
 import {
   Etcd3,
   type ICompare,
@@ -342,6 +343,10 @@ function endings(stream: Duplex, { open }: Member<Etcd3>, told: (error: Error) =
   const finish = () => {
     over = true
     open.delete(broken)
+    // The package takes a cancel for a fault of the member, and would close the channel of all other calls to it.
+    const emitter = stream as unknown as EventEmitter
+    emitter.removeAllListeners('error')
+    emitter.on('error', () => {})
     stream.cancel()
   }
   const broken = (error: unknown) => {

@@ -193,6 +193,8 @@ async function lapseThese(desk: Desk, over: readonly Held[]): Promise<number> {
       return 0
     }
     if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
+    // Who has let them lapse looks again before it claims: others, who wait, do better to be first.
+    desk.head = undefined
   }
   for (const { token } of over) desk.claims.delete(token)
   return live.length

@@ -43,7 +43,10 @@ export async function setPaused(desk: Desk, paused: boolean): Promise<void> {
 /** Compares and puts what is stored for the queue. Putting the same twice does no harm. */
 async function changeMeta(desk: Desk, change: (meta: Meta) => Meta): Promise<SharedSettings> {
   const { keys } = desk
-  desk.noteMeta(only((await desk.read(get(keys.meta))).results[0]))
+  // Where arrivals stand is for the first enqueue.
+  const { results } = await desk.read(get(keys.meta), get(keys.arrivals))
+  desk.noteMeta(only(results[0]))
+  desk.noteArrivals(only(results[1]))
   for (;;) {
     const before = desk.meta
     const wanted = change(before)
@@ -73,7 +76,7 @@ async function until<R>(desk: Desk, plan: () => Promise<Step<R> | { readonly res
     const outcome = await desk.session.commit({ compare: step.compare, success: packed(ops, 20), failure: [] })
     if (outcome.kind === 'done') desk.session.adopt(step.draft, outcome.revision)
     if (outcome.kind === 'done' || outcome.kind === 'repeated') {
-      if (outcome.kind === 'done' && step.arrivals) desk.arrivals = { ...step.arrivals, mod: outcome.revision }
+      if (outcome.kind === 'done' && step.arrivals) desk.noteArrived({ ...step.arrivals, mod: outcome.revision })
       desk.outcomes.ended(step.change.outcomes.length)
       desk.prune()
       return step.result

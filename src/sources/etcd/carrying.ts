@@ -7,14 +7,13 @@ import { BackendUnavailableError, MillraceError, QueueFullError } from '../../er
 import { byQueue } from '../local/admission.js'
 import { carries, settled } from '../local/settle-results.js'
 import type { Change } from './change.js'
-import type { Compare, Op } from './client.js'
+import type { Compare, Op, Result } from './client.js'
 import type { Desk, Held } from './desk.js'
 import { Admission, checkBatch } from './enqueueing.js'
 import { maintain } from './maintenance.js'
 import { forgetOutlived } from './outcomes.js'
-import { SessionRecord } from './session-record.js'
 import { settleOne } from './settling.js'
-import { absent, get, modIs, only, packed } from './txn.js'
+import { absent, get, modIs, nested, only, packed } from './txn.js'
 
 const MAX_LOSSES = 50
 /** The most messages that one settlement carries to one queue: their ids are compared. */
@@ -88,7 +87,7 @@ class Carrying {
         [...change.finished(), desk.session.putOf(draft), ...packs.flatMap((parcel) => this.#ops(parcel))],
         20,
       ),
-      failure: [],
+      failure: packs.map(({ to }) => nested([], this.#reads(to))),
     })
     if (outcome.kind === 'done') {
       desk.session.adopt(draft, outcome.revision)
@@ -98,9 +97,12 @@ class Carrying {
       }
       return true
     }
-    if (outcome.kind !== 'repeated') desk.prune()
-    await Promise.all(packs.map(({ to }) => this.#learn(to)))
-    return outcome.kind === 'repeated'
+    // What is known of the queues is of before, which the next transaction will find.
+    if (outcome.kind === 'repeated') return true
+    desk.prune()
+    if (outcome.kind === 'changed') return false
+    for (const [index, { to }] of packs.entries()) await this.#learn(to, outcome.results[index]?.results ?? [])
+    return false
   }
 
   /** What goes to each queue; undefined where something has to be read again, an error where it cannot be stored. */
@@ -117,7 +119,7 @@ class Carrying {
   async #parcel(change: Change, held: Held, queue: string, batch: readonly NewMessage[]) {
     const isOwn = queue === this.#desk.queue
     const to = isOwn ? this.#desk : this.#desk.visit(queue)
-    if (!this.#known.has(queue)) await this.#learn(to)
+    if (!to.isKnown) await this.#look(to)
     const theirs = isOwn ? change : to.change(to.session.record.draft('itself'))
     const admission = new Admission(to, theirs, this.#known.get(queue) ?? new Set())
     const leaving = isOwn ? { length: 1, bytes: held.entry.size } : { length: 0, bytes: 0 }
@@ -128,7 +130,11 @@ class Carrying {
       while ((await maintain(to)) > 0) {}
       return undefined
     }
-    return statuses instanceof MillraceError ? statuses : { to, change: theirs, admission }
+    if (!(statuses instanceof MillraceError)) return { to, change: theirs, admission }
+    // What refuses it may be long ago.
+    if (this.#known.has(queue)) return statuses
+    await this.#look(to)
+    return undefined
   }
 
   #end(change: Change, { page, index, entry }: Held): SettleResult {
@@ -156,26 +162,29 @@ class Carrying {
     return [...own, ...admission.ops()]
   }
 
-  /** Reads what the messages for a queue rest on. */
-  async #learn(to: Desk): Promise<void> {
-    const { keys, session } = to
-    const ids = [...new Set((this.#batches.get(to.queue) ?? []).map(({ id }) => id))]
-    const { results } = await to.read(
-      get(keys.meta),
-      get(keys.arrivals),
-      get(session.key),
-      ...ids.map((id) => ({ kind: 'get', key: `${keys.messages}${id}`, keysOnly: true }) as const),
+  async #look(to: Desk): Promise<void> {
+    const { results } = await to.read(...this.#reads(to))
+    await this.#learn(to, results)
+  }
+
+  /** What the messages for a queue rest on. */
+  #reads({ keys, queue, session }: Desk): Op[] {
+    const ids = this.#idsFor(queue).map(
+      (id) => ({ kind: 'get', key: `${keys.messages}${id}`, keysOnly: true }) as const,
     )
+    return [get(keys.meta), get(keys.arrivals), get(session.key), ...ids]
+  }
+
+  #idsFor(queue: string): string[] {
+    return [...new Set((this.#batches.get(queue) ?? []).map(({ id }) => id))]
+  }
+
+  async #learn(to: Desk, results: readonly Result[]): Promise<void> {
     to.noteMeta(only(results[0]))
     to.noteArrivals(only(results[1]))
-    if (to !== this.#desk) adoptStored(to, only(results[2]))
-    const taken = ids.filter((_, index) => only(results[index + 3]) !== undefined)
+    if (to !== this.#desk) to.session.adoptStored(only(results[2]))
+    const taken = this.#idsFor(to.queue).filter((_, index) => only(results[index + 3]) !== undefined)
     const forgotten = taken.length === 0 ? new Set<string>() : await forgetOutlived(to)
     this.#known.set(to.queue, new Set(taken.filter((id) => !forgotten.has(id))))
   }
-}
-
-function adoptStored({ session }: Desk, stored: { readonly value: Buffer; readonly mod: number } | undefined): void {
-  if (stored === undefined) session.adopt(SessionRecord.empty(session.record.turn), 0)
-  else session.adopt(SessionRecord.decode(stored.value), stored.mod)
 }

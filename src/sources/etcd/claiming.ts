@@ -53,6 +53,8 @@ class Turn {
   readonly #settlements = new Settlements()
   readonly #wishes = new Wishes()
   #losses = 0
+  /** The head that the last transaction of this turn has shown. */
+  #shown: Head | undefined
 
   constructor(desk: Desk, jobs: readonly ConsumeJob[]) {
     this.#desk = desk
@@ -110,7 +112,7 @@ class Turn {
     const desk = this.#desk
     let head = known
     for (;;) {
-      if (head === undefined || head.candidates.length === 0) {
+      if (head === undefined || (head.candidates.length === 0 && !this.#isKnownEmpty(head))) {
         head = await desk.readHead(this.#wishes.wanted, windowFor(this.#wishes.wanted))
       }
       if (desk.meta.paused) return undefined
@@ -119,6 +121,11 @@ class Turn {
       if (!moved && !(await recoverNowAndThen(desk))) return undefined
       head = undefined
     }
+  }
+
+  /** What was known before this turn may be long ago: that there was nothing then says nothing. */
+  #isKnownEmpty(head: Head): boolean {
+    return head === this.#shown && head.complete
   }
 
   /** Whether something was done that changes the head. */
@@ -152,7 +159,9 @@ class Turn {
     trimmedOwn(desk, change, trim, revision)
     if (change.news?.dueAt) desk.noteDue(change.news.dueAt)
     if (claiming) await this.#claimed(claiming, answers[ops.length] as Result, revision)
-    return this.#wishes.isEmpty ? undefined : desk.noteHead(answers.slice(ops.length + 1), revision)
+    if (this.#wishes.isEmpty) return undefined
+    this.#shown = desk.noteLook(answers.slice(ops.length + 1), revision)
+    return this.#shown
   }
 
   async #claimed(claiming: Claiming, result: Result, revision: number): Promise<void> {
@@ -172,7 +181,7 @@ class Turn {
   /** Undefined where nothing was done and all has to be made again. */
   async #commit(ops: readonly Op[], trim: Trim, claiming: Claiming | undefined) {
     const desk = this.#desk
-    const look = this.#wishes.isEmpty ? [] : desk.headOps(windowFor(this.#wishes.total))
+    const look = this.#wishes.isEmpty ? [] : desk.lookOps(windowFor(this.#wishes.total))
     const compare = trim.pages.map(({ key, mod }) => modIs(key, mod))
     const outcome = await desk.session.commit({ compare, success: [...ops, ...look], failure: [] })
     if (outcome.kind === 'done') return { answers: outcome.results, revision: outcome.revision }

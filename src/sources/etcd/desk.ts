@@ -9,14 +9,14 @@ import { Change } from './change.js'
 import type { EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
 import { decodeEntry, type Entry, type EntryRow, entryOf } from './entry.js'
 import type { Seen } from './folding.js'
-import { arrivalText, COUNT_DIGITS, fixed, INSTANT_DIGITS, type Keys, keysOf } from './keys.js'
+import { arrivalText, COUNT_DIGITS, endOf, fixed, INSTANT_DIGITS, type Keys, keysOf } from './keys.js'
 import { type Holder, Leases } from './leases.js'
 import { decodeMeta, type Meta, NO_META } from './meta.js'
 import { OutcomeCount } from './outcome-count.js'
 import { rankOf } from './rank.js'
 import { decode } from './record.js'
 import { OwnSession } from './session.js'
-import type { SessionRecord } from './session-record.js'
+import { SessionRecord } from './session-record.js'
 import { get, only, range } from './txn.js'
 import { DueWindow, ReadyWindow } from './windows.js'
 
@@ -25,6 +25,9 @@ const READ_DEADLINE_MS = 2_000
 const SHORT_DEADLINE_MS = 600
 const FIRST_BACKOFF_MS = 20
 const LONGEST_BACKOFF_MS = 1_000
+
+/** How many answers {@link Desk.noteLook} takes. */
+export const LOOK = 4
 
 /** A claim that this session holds. */
 export interface Held {
@@ -95,10 +98,14 @@ export class Desk {
   meta: Meta = NO_META
   arrivals: Arrivals = { turn: 0, mod: 0 }
   head: Head | undefined
+  /** What was enqueued last had to be tried again. */
+  isOutrun = false
   /** Other queues of the same backend that messages were carried to. */
   readonly visited = new Map<string, Desk>()
   /** How many messages and bytes the queue holds at most, as long as arrivals stand where they stood. */
   bound: { readonly mod: number; readonly length: number; readonly bytes: number } | undefined
+  /** What stands for all sessions that are over, as it was when we last looked. */
+  base = { mod: 0, record: SessionRecord.empty() }
   /** Sessions of others, as they were when we last looked. */
   seen: ReadonlyMap<string, Seen> = new Map()
   /** When we last looked for claims whose owner is gone. */
@@ -113,6 +120,8 @@ export class Desk {
   readonly #expiring: DueWindow
   #limit = 0
   #names = 0
+  /** The first message that was told to be ready since the head was read. */
+  #told: { readonly row: EntryRow; readonly mod: number } | undefined
 
   constructor(
     readonly queue: string,
@@ -171,30 +180,62 @@ export class Desk {
   }
 
   noteMeta(stored: KeyValue | undefined): void {
-    const meta = decodeMeta(stored)
-    if (meta.mod >= this.meta.mod) this.meta = meta
+    if ((stored?.mod ?? 0) > this.meta.mod) this.meta = decodeMeta(stored)
   }
 
   noteArrivals(stored: KeyValue | undefined): void {
-    const mod = stored?.mod ?? 0
-    if (mod < this.arrivals.mod) return
-    const turn = stored === undefined ? 0 : decode<StoredArrivals>(stored.value, 'the arrivals of the queue').n
-    this.arrivals = { turn, mod }
+    if (stored === undefined) return
+    this.noteArrived({ turn: decode<StoredArrivals>(stored.value, 'the arrivals of the queue').n, mod: stored.mod })
   }
 
-  /** What {@link noteHead} takes. */
-  headOps(limit: number): Op[] {
+  /** What {@link recordsIn} takes. */
+  sessionsOp(): Op {
+    return range(this.keys.sessions, endOf(this.keys.sessions))
+  }
+
+  /** The records of all sessions. */
+  recordsIn(sessions: Result | undefined): SessionRecord[] {
+    const stored = sessions?.kvs ?? []
+    this.noteBase(stored.find(({ key }) => key === this.keys.base))
+    return stored.map(({ value }) => SessionRecord.decode(value))
+  }
+
+  noteBase(stored: KeyValue | undefined): void {
+    if (stored && stored.mod > this.base.mod)
+      this.base = { mod: stored.mod, record: SessionRecord.decode(stored.value) }
+  }
+
+  /** Whether anything of the queue was ever read. */
+  get isKnown(): boolean {
+    return this.meta.mod > 0 || this.arrivals.mod > 0
+  }
+
+  /** Where arrivals stood at some time. What is older than what is known says nothing. */
+  noteArrived(arrivals: Arrivals): void {
+    if (arrivals.mod > this.arrivals.mod) this.arrivals = arrivals
+  }
+
+  /** What {@link noteLook} takes. */
+  lookOps(limit: number): Op[] {
     const { keys } = this
     this.#limit = limit
-    return [
-      range(keys.ready, this.#ready.end, limit),
-      range(keys.delayed, this.#delayed.end, 1),
-      range(keys.expiring, this.#expiring.end, 1),
-    ]
+    return [get(keys.meta), range(keys.ready, this.#ready.end, limit), ...this.dueOps()]
   }
 
-  noteHead(results: readonly Result[], revision: number): Head {
-    const [ready] = results
+  /** Reads the first ready messages, and changes nothing of what is known. `isWhole` if nothing is behind where it ends. */
+  frontOp(limit: number): { readonly op: Op; readonly isWhole: boolean } {
+    return { op: range(this.keys.ready, this.#ready.end, limit), isWhole: this.#ready.isWhole }
+  }
+
+  /** What {@link dueIn} takes. */
+  dueOps(): Op[] {
+    const { keys } = this
+    return [range(keys.delayed, this.#delayed.end, 1), range(keys.expiring, this.#expiring.end, 1)]
+  }
+
+  /** The queue, its first ready messages and what is due next, as they were at a revision. */
+  noteLook([meta, ready, ...dues]: readonly Result[], revision: number): Head {
+    this.noteMeta(only(meta))
     const candidates: Candidate[] = []
     const unreadable: { key: string; mod: number }[] = []
     for (const { key, mod, value } of ready?.kvs ?? []) {
@@ -204,12 +245,15 @@ export class Desk {
     }
     const complete = this.#ready.isWhole && ready?.more === false
     this.#ready.note(ready?.count ?? 0, this.#limit, ready?.kvs.at(-1)?.key)
-    this.head = { revision, candidates, unreadable, complete, dueAt: this.dueIn(results) }
+    const head = { revision, candidates, unreadable, complete, dueAt: this.dueIn(dues) }
+    this.head = head
+    // The watch may have told of something that came after this.
+    if (this.#told) this.noteReady(this.#told.row, this.#told.mod)
     return this.head
   }
 
-  /** When something is due next, of what {@link headOps} read; 0 for never. */
-  dueIn([, delayed, expiring]: readonly Result[]): number {
+  /** When something is due next, of what {@link dueOps} read; 0 for never. */
+  dueIn([delayed, expiring]: readonly Result[]): number {
     const { keys } = this
     const dues = [
       this.#delayed.note(delayed?.count ?? 0, instantIn(keys.delayed, only(delayed))),
@@ -222,6 +266,7 @@ export class Desk {
   /** A message became ready: if nothing was before it, it is what may be claimed. */
   noteReady(row: EntryRow, mod: number): void {
     const { head } = this
+    if (this.#told === undefined || this.#told.mod <= (head?.revision ?? 0)) this.#told = { row, mod }
     if (head === undefined || !head.complete || head.candidates.length > 0 || mod <= head.revision) return
     const entry = entryOf(row)
     const key = `${this.keys.ready}${rankOf(entry, this.meta)}`
@@ -242,9 +287,8 @@ export class Desk {
   /** The first ready messages: as many as wanted, or all there are. */
   async readHead(wanted: number, limit: number): Promise<Head> {
     for (;;) {
-      const { results, revision } = await this.read(get(this.keys.meta), ...this.headOps(limit))
-      this.noteMeta(only(results[0]))
-      const head = this.noteHead(results.slice(1), revision)
+      const { results, revision } = await this.read(...this.lookOps(limit))
+      const head = this.noteLook(results, revision)
       if (head.complete || head.candidates.length >= wanted || results[1]?.more) return head
       this.#ready.widen()
     }

@@ -30,7 +30,7 @@ import { adoptSettings, cancel, configure, purge, purgeDead, requeueDead, setPau
 import { settleCarrying } from './carrying.js'
 import { type ConsumeJob, consume } from './claiming.js'
 import type { EtcdClient } from './client.js'
-import { Desk } from './desk.js'
+import { Desk, LOOK } from './desk.js'
 import { checkBatch, type EnqueueJob, enqueue } from './enqueueing.js'
 import { isOutOfSpace } from './errors.js'
 import { foldOwn } from './folding.js'
@@ -39,8 +39,8 @@ import { find, listClaimed, listDead, listPlaced, outcomeIn, statsOf } from './i
 import { keysOf } from './keys.js'
 import { type Job, Lane, type Together } from './lane.js'
 import { isDue, lapseOwn, maintain, maintainIfDue } from './maintenance.js'
-import { forgetOutlived, trimOutcomes } from './outcomes.js'
-import { recoverOthers } from './recovery.js'
+import { endsOp, forgetOutlived, trimOutcomes } from './outcomes.js'
+import { ownersOps, recoverFrom, recoverOthers } from './recovery.js'
 import { type RenewInput, renew } from './renewing.js'
 import { now } from './time.js'
 import { TokenBook } from './tokens.js'
@@ -107,6 +107,7 @@ export class EtcdDriver implements QueueDriver {
       client: host.client,
       keys,
       onDue: (at) => this.#desk.noteDue(at),
+      onArrived: (arrivals) => this.#desk.noteArrived(arrivals),
       onReady: (entry, mod) => this.#desk.noteReady(entry, mod),
       onMarkerGone: (lease) => this.#markerGone(lease),
       onMetaChanged: ({ type, key, value, mod }) => {
@@ -165,7 +166,8 @@ export class EtcdDriver implements QueueDriver {
   }
 
   stats(): Reply<QueueStats> {
-    return this.#upToDate(() => statsOf(this.#desk))
+    const doDue = () => this.#alonely(() => maintainIfDue(this.#desk))
+    return this.#run(() => statsOf(this.#desk, doDue))
   }
 
   list(state: StoredMessage['state'], page: Page): Reply<Paged<StoredMessage>> {
@@ -256,15 +258,18 @@ export class EtcdDriver implements QueueDriver {
   }
 
   async #sweep(limit: number): Promise<SweepReply> {
+    const desk = this.#desk
     let moved = await this.#lapse()
-    moved += await recoverOthers(this.#desk)
-    while (moved < limit) {
-      const some = await maintain(this.#desk)
+    const { results, revision } = await desk.read(...desk.lookOps(1), endsOp(desk), ...ownersOps(desk))
+    const seen = desk.noteLook(results, revision)
+    moved += await recoverFrom(desk, results.slice(LOOK + 1))
+    while (moved < limit && (moved > 0 || isDue(seen.dueAt))) {
+      const some = await maintain(desk)
       if (some === 0) break
       moved += some
     }
-    await forgetOutlived(this.#desk)
-    const head = await this.#desk.readHead(0, 1)
+    if (results[LOOK]?.kvs.length) await forgetOutlived(desk)
+    const head = moved > 0 ? await desk.readHead(0, 1) : seen
     const due = [...(head.dueAt > 0 ? [head.dueAt - now()] : []), this.#desk.lapsesAt - performance.now()]
     const next = Math.min(...due)
     return Number.isFinite(next) ? { moved, nextDueMs: Math.max(0, next) } : { moved }
@@ -322,7 +327,7 @@ export class EtcdDriver implements QueueDriver {
   /** Reads after what is due was done. */
   #upToDate<O>(work: () => Promise<O>): Promise<O> {
     return this.#run(async () => {
-      const { results } = await this.#desk.read(...this.#desk.headOps(1))
+      const { results } = await this.#desk.read(...this.#desk.dueOps())
       if (isDue(this.#desk.dueIn(results))) await this.#alonely(() => maintainIfDue(this.#desk))
       return work()
     })

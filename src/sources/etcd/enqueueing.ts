@@ -10,16 +10,16 @@ import type { Change } from './change.js'
 import type { Compare, KeyValue, Op, Result } from './client.js'
 import type { Arrivals, Desk, StoredArrivals } from './desk.js'
 import { type Entry, encodeMessage, entryFor, entryRow, headerOf } from './entry.js'
-import { arrivalText, endOf, fixed, INSTANT_DIGITS } from './keys.js'
+import { arrivalText, fixed, INSTANT_DIGITS } from './keys.js'
 import type { Failed, Job } from './lane.js'
-import { maintain, maintainIfDue, nothingDue } from './maintenance.js'
+import { isDue, maintain, maintainSome, nothingDue } from './maintenance.js'
 import { oldestReady } from './oldest.js'
 import { forgetOutlived } from './outcomes.js'
 import { rankOf } from './rank.js'
 import { encode } from './record.js'
 import type { Committed } from './session.js'
-import { SessionRecord, sumOf } from './session-record.js'
-import { absent, get, modIs, only, packed, put, range } from './txn.js'
+import { type SessionRecord, sumOf } from './session-record.js'
+import { absent, get, modIs, only, packed, put } from './txn.js'
 
 export const MAX_BATCH = 500
 export const MAX_BATCH_BYTES = 1_400_000
@@ -125,8 +125,9 @@ class Storing {
     if (admission.messages.length > 0) {
       const outcome = await this.#commit(admission, change, draft, compareIds)
       if (outcome.kind === 'changed') desk.prune()
-      if (outcome.kind === 'lost') await this.#learn(outcome.results)
+      if (outcome.kind === 'lost') await this.#outrun(outcome.results, compareIds ? idKeys(desk, admission) : [])
       if (outcome.kind === 'changed' || outcome.kind === 'lost') return false
+      desk.isOutrun = this.#losses > 0
       if (outcome.kind === 'done') {
         desk.session.adopt(draft, outcome.revision)
         admission.applied(outcome.revision)
@@ -151,13 +152,20 @@ class Storing {
 
   #commit(admission: Admission, change: Change, draft: SessionRecord, compareIds: boolean): Promise<Committed> {
     const desk = this.#desk
-    const ids = admission.messages.map(({ id }) => `${desk.keys.messages}${id}`)
+    const ids = idKeys(desk, admission)
     const compare = [...admission.compare(), ...(compareIds ? ids.map(absent) : []), ...this.#inOrder()]
     // As many groups as there are conditions cost nothing besides.
     const groups = Math.max(MOST_GROUPS, compare.length)
     const ops = packed([...change.finished(), ...admission.ops(), desk.session.putOf(draft)], groups)
-    const reads = [get(desk.keys.meta), get(desk.keys.arrivals), ...(compareIds ? ids.map(keyOnly) : [])]
+    // A lone producer need not read what another has changed.
+    const reads = desk.isOutrun || this.#losses > 0 ? this.#reads(compareIds ? ids : []) : []
     return desk.session.commit({ compare, success: ops, failure: reads })
+  }
+
+  /** What {@link #learn} takes. */
+  #reads(ids: readonly string[]): Op[] {
+    const { keys } = this.#desk
+    return [get(keys.meta), get(keys.arrivals), ...this.#desk.dueOps(), ...ids.map(keyOnly)]
   }
 
   /** What was due before these arrives before them, if that can be done in a few steps. */
@@ -165,12 +173,17 @@ class Storing {
     return this.#losses < 3 ? nothingDue(this.#desk) : []
   }
 
-  async #learn([meta, arrivals, ...ids]: readonly Result[]): Promise<void> {
+  async #outrun(read: readonly Result[], ids: readonly string[]): Promise<void> {
+    await this.#learn(read.length > 0 ? read : (await this.#desk.read(...this.#reads(ids))).results)
+  }
+
+  async #learn([meta, arrivals, delayed, expiring, ...ids]: readonly Result[]): Promise<void> {
     const desk = this.#desk
     desk.noteMeta(only(meta))
     desk.noteArrivals(only(arrivals))
     await this.#taken(ids.flatMap(({ kvs }) => kvs))
-    if (this.#losses < 3) await maintainIfDue(this.#desk)
+    const isTime = isDue(desk.dueIn([delayed, expiring] as readonly Result[]))
+    if (isTime && this.#losses < 3) await maintainSome(desk)
   }
 
   /** Which ids of a batch too large to compare are taken; true as long as nothing has arrived since. */
@@ -196,6 +209,10 @@ class Storing {
     const forgotten = await forgetOutlived(this.#desk)
     for (const id of ids) if (!forgotten.has(id)) this.#known.add(id)
   }
+}
+
+function idKeys({ keys }: Desk, { messages }: Admission): string[] {
+  return messages.map(({ id }) => `${keys.messages}${id}`)
 }
 
 function keyOnly(key: string): Op {
@@ -246,14 +263,14 @@ export class Admission {
 
   /** What has to hold for all of this. */
   compare(): Compare[] {
-    const { keys, meta, arrivals } = this.#desk
-    return [modIs(keys.meta, meta.mod), modIs(keys.arrivals, arrivals.mod), ...this.#victims]
+    const { keys } = this.#desk
+    return [modIs(keys.meta, this.#change.meta.mod), modIs(keys.arrivals, this.#arrivals.mod), ...this.#victims]
   }
 
   ops(): Op[] {
-    const { keys, arrivals } = this.#desk
+    const { keys } = this.#desk
     const turn: StoredArrivals = {
-      n: arrivals.turn + 1,
+      n: this.#arrivals.turn + 1,
       ...(this.#ready > 0 && { r: this.#ready }),
       ...(this.#dueAt > 0 && { d: this.#dueAt }),
       ...(this.#single && this.messages.length === 1 && { e: entryRow(this.#single) }),
@@ -264,12 +281,11 @@ export class Admission {
   /** It was stored at this revision. */
   applied(revision: number): void {
     const desk = this.#desk
-    desk.arrivals = { turn: desk.arrivals.turn + 1, mod: revision }
+    desk.noteArrived({ turn: this.#arrivals.turn + 1, mod: revision })
     if (this.#single && this.messages.length === 1) desk.noteReady(entryRow(this.#single), revision)
-    if (desk.bound) {
-      const { length, bytes } = desk.bound
-      desk.bound = { mod: revision, length: length + this.messages.length, bytes: bytes + this.#bytes }
-    }
+    if (desk.bound?.mod !== this.#arrivals.mod) return
+    const { length, bytes } = desk.bound
+    desk.bound = { mod: revision, length: length + this.messages.length, bytes: bytes + this.#bytes }
   }
 
   #checkPayloads(batch: readonly NewMessage[]): MillraceError | undefined {
@@ -279,9 +295,9 @@ export class Admission {
   }
 
   #store(message: NewMessage): void {
-    const { keys, meta, arrivals } = this.#desk
-    const { now, record } = this.#change
-    const arrival = arrivalText({ turn: arrivals.turn + 1, index: this.messages.length })
+    const { keys } = this.#desk
+    const { now, record, meta } = this.#change
+    const arrival = arrivalText({ turn: this.#arrivals.turn + 1, index: this.messages.length })
     const delayed = message.delayMs > 0
     const dueAt = now + Math.ceil(message.delayMs)
     const entry = entryFor(message, delayed ? dueAt : now, arrival, now)
@@ -370,10 +386,10 @@ interface Leaving {
  */
 export async function readBound(desk: Desk): Promise<Leaving> {
   const { keys } = desk
-  const { results } = await desk.read(get(keys.arrivals), range(keys.sessions, endOf(keys.sessions)))
+  const { results } = await desk.read(get(keys.arrivals), desk.sessionsOp())
   desk.noteArrivals(only(results[0]))
-  const sum = sumOf((results[1]?.kvs ?? []).map(({ value }) => SessionRecord.decode(value)))
-  const bound = { mod: desk.arrivals.mod, length: sum.ready + sum.delayed + sum.claimed, bytes: sum.bytes }
+  const sum = sumOf(desk.recordsIn(results[1]))
+  const bound = { mod: only(results[0])?.mod ?? 0, length: sum.ready + sum.delayed + sum.claimed, bytes: sum.bytes }
   desk.bound = bound
   return bound
 }

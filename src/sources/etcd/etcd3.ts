@@ -5,6 +5,7 @@
  * events of a watch that is cut twice, and hears late of a lease that is gone. So only its calls and streams are used, with
  * all of its own fault handling off: what is left is the protocol.
  */
+import type { EventEmitter } from 'node:events'
 import {
   Etcd3,
   type ICompare,
@@ -226,7 +227,10 @@ class Etcd3Client implements EtcdClient {
     }
     const range: IDeleteRangeRequest = op.end === undefined ? { key } : { key, range_end: this.#key(op.end) }
     if (op.kind === 'delete') return { request_delete_range: range }
-    const get: IRangeRequest = { ...range, limit: op.limit ?? 0, keys_only: op.keysOnly === true }
+    const get: IRangeRequest = range
+    // What is left out is neither converted nor sent.
+    if (op.limit !== undefined && op.limit > 0) get.limit = op.limit
+    if (op.keysOnly === true) get.keys_only = true
     return { request_range: get }
   }
 
@@ -339,6 +343,10 @@ function endings(stream: Duplex, { open }: Member<Etcd3>, told: (error: Error) =
   const finish = () => {
     over = true
     open.delete(broken)
+    // The package takes a cancel for a fault of the member, and would close the channel of all other calls to it.
+    const emitter = stream as unknown as EventEmitter
+    emitter.removeAllListeners('error')
+    emitter.on('error', () => {})
     stream.cancel()
   }
   const broken = (error: unknown) => {

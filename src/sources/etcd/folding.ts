@@ -6,9 +6,6 @@ import type { Desk } from './desk.js'
 import { SessionRecord, sumOf } from './session-record.js'
 import { get, modIs, only, put, remove } from './txn.js'
 
-/** The name of the session that stands for all that are over. */
-const BASE = '0'
-
 const TRIES = 8
 const DEADLINE_MS = 500
 /**
@@ -21,7 +18,7 @@ const SILENT_MS = 30 * 60_000
 export async function foldOwn(desk: Desk): Promise<void> {
   const { session } = desk
   for (let attempt = 0; attempt < TRIES && session.mod > 0 && !session.record.holdsClaims; attempt += 1) {
-    if (await fold(desk, session.key, session.mod, session.record)) return
+    if (await fold(desk, session)) return
   }
 }
 
@@ -30,12 +27,12 @@ export async function foldSilent(desk: Desk, sessions: readonly KeyValue[]): Pro
   const at = performance.now()
   const seen = new Map<string, Seen>()
   for (const { key, mod, value } of sessions) {
-    if (key === desk.session.key || key === baseKeyOf(desk)) continue
+    if (key === desk.session.key || key === desk.keys.base) continue
     const before = desk.seen.get(key)
     const since = before?.mod === mod ? before.since : at
     seen.set(key, { mod, since })
     const record = SessionRecord.decode(value)
-    if (at - since > SILENT_MS && !record.holdsClaims) await fold(desk, key, mod, record)
+    if (at - since > SILENT_MS && !record.holdsClaims) await fold(desk, { key, mod, record })
   }
   desk.seen = seen
 }
@@ -46,22 +43,28 @@ export interface Seen {
   readonly since: number
 }
 
-function baseKeyOf({ keys }: Desk): string {
-  return `${keys.sessions}${BASE}`
+interface Folded {
+  readonly key: string
+  readonly mod: number
+  readonly record: SessionRecord
 }
 
-async function fold(desk: Desk, key: string, mod: number, record: SessionRecord): Promise<boolean> {
-  const baseKey = baseKeyOf(desk)
-  const base = only((await desk.read(get(baseKey))).results[0])
-  const records = base ? [record, SessionRecord.decode(base.value)] : [record]
-  const sum = new SessionRecord(0, sumOf(records), new Map())
+/** Whether it is done. Else the base and our own session are as they are stored. */
+async function fold(desk: Desk, { key, mod, record }: Folded): Promise<boolean> {
+  const { base, keys, session } = desk
+  const sum = new SessionRecord(0, sumOf([record, base.record]), new Map())
   const reply = await desk.host.client().txn(
     {
-      compare: [modIs(key, mod), modIs(baseKey, base?.mod ?? 0)],
-      success: [put(baseKey, sum.encode()), remove(key)],
-      failure: [],
+      compare: [modIs(key, mod), modIs(keys.base, base.mod)],
+      success: [put(keys.base, sum.encode()), remove(key)],
+      failure: [get(keys.base), get(session.key)],
     },
     DEADLINE_MS,
   )
+  if (reply.succeeded) desk.base = { mod: reply.revision, record: sum }
+  else {
+    desk.noteBase(only(reply.results[0]))
+    if (key === session.key) session.adoptStored(only(reply.results[1]))
+  }
   return reply.succeeded
 }

@@ -9,7 +9,7 @@ import type { Hint } from '../../driver.js'
 import { BackendUnavailableError } from '../../errors.js'
 import type { News } from './change.js'
 import type { EtcdClient, Watch, WatchEvent, WatchListener } from './client.js'
-import type { StoredArrivals } from './desk.js'
+import type { Arrivals, StoredArrivals } from './desk.js'
 import type { EntryRow } from './entry.js'
 import type { Keys } from './keys.js'
 import type { Ended } from './outcomes.js'
@@ -28,6 +28,7 @@ export interface HintsHost {
   onMarkerGone(lease: string): void
   onMetaChanged(event: WatchEvent): void
   onDue(at: number): void
+  onArrived(arrivals: Arrivals): void
   /** A message became ready, alone, at this revision. */
   onReady(entry: EntryRow, mod: number): void
 }
@@ -141,7 +142,8 @@ export class Hints {
   #arrived({ type, value, mod }: WatchEvent): boolean {
     if (type === 'delete') return false
     const arrivals = decode<StoredArrivals>(value, 'the arrivals of the queue')
-    const { r = 0, d = 0, e } = arrivals
+    const { n, r = 0, d = 0, e } = arrivals
+    this.#host.onArrived({ turn: n, mod })
     if (e) this.#host.onReady(e, mod)
     if (d > 0) this.#due(d)
     return r > 0

@@ -10,27 +10,50 @@ import type {
   StoredOutcome,
 } from '../../driver.js'
 import type { Death } from './change.js'
-import type { KeyValue, TxnReply } from './client.js'
+import type { KeyValue, Op, Result, TxnReply } from './client.js'
 import type { Desk } from './desk.js'
 import { decodeEntry, decodeMessage, type Entry, type EntryRow, entryOf, type Header } from './entry.js'
 import { after, endOf, INSTANT_DIGITS } from './keys.js'
-import { oldestReady } from './oldest.js'
+import { isDue } from './maintenance.js'
+import { candidateOf, type Front, oldestBehind } from './oldest.js'
 import type { Page } from './page.js'
 import { decode } from './record.js'
-import { SessionRecord, sumOf } from './session-record.js'
+import { type Counts, SessionRecord, sumOf } from './session-record.js'
 import { now } from './time.js'
-import { get, only, range } from './txn.js'
+import { get, nested, only, present, range } from './txn.js'
 
 const MAX_PAGE = 100
 /** Payloads of a page of a listing, at most one above. */
 const MAX_PAGE_BYTES = 1_000_000
 
-export async function statsOf(desk: Desk): Promise<QueueStats> {
-  const { keys } = desk
-  const { results } = await desk.read(get(keys.meta), range(keys.sessions, endOf(keys.sessions)))
+/** So many of the first ready messages are read with the numbers. */
+const FRONT = 16
+
+/** All numbers of the queue, after what is due was done. */
+export async function statsOf(desk: Desk, doDue: () => Promise<unknown>): Promise<QueueStats> {
+  const first = await readNumbers(desk)
+  if (!isDue(first.dueAt)) return statsFrom(desk, first)
+  await doDue()
+  return statsFrom(desk, await readNumbers(desk))
+}
+
+interface Numbers {
+  readonly sum: Counts
+  readonly front: Front
+  readonly dueAt: number
+}
+
+async function readNumbers(desk: Desk): Promise<Numbers> {
+  const { op, isWhole } = desk.frontOp(FRONT)
+  const { results } = await desk.read(get(desk.keys.meta), desk.sessionsOp(), op, ...desk.dueOps())
   desk.noteMeta(only(results[0]))
-  const sum = sumOf((results[1]?.kvs ?? []).map(({ value }) => SessionRecord.decode(value)))
-  const [oldest] = sum.ready > 0 ? await oldestReady(desk, 1) : []
+  const { kvs = [], more = false } = results[2] ?? {}
+  const front = { candidates: kvs.map(candidateOf), isAll: isWhole && !more }
+  return { sum: sumOf(desk.recordsIn(results[1])), front, dueAt: desk.dueIn(results.slice(3)) }
+}
+
+async function statsFrom(desk: Desk, { sum, front }: Numbers): Promise<QueueStats> {
+  const oldest = sum.ready > 0 ? await oldestBehind(desk, front) : undefined
   return {
     ready: sum.ready,
     delayed: sum.delayed,
@@ -84,17 +107,24 @@ export interface ClaimedRow {
   readonly progress: Buffer | undefined
 }
 
+interface ClaimedRows {
+  readonly rows: readonly ClaimedRow[]
+  readonly records: ReadonlyMap<string, { readonly record: SessionRecord; readonly mod: number }>
+}
+
 /** All live claims of all sessions, as they are at one revision. */
-export async function claimedRows(
-  desk: Desk,
-): Promise<{ rows: ClaimedRow[]; records: Map<string, { record: SessionRecord; mod: number }>; revision: number }> {
-  const { keys } = desk
-  const { results, revision } = await desk.read(
-    range(keys.sessions, endOf(keys.sessions)),
-    range(keys.claims, endOf(keys.claims)),
-    get(keys.meta),
-  )
+export async function claimedRows(desk: Desk): Promise<ClaimedRows> {
+  const { results } = await desk.read(...claimsOps(desk), get(desk.keys.meta))
   desk.noteMeta(only(results[2]))
+  return claimedIn(desk, results)
+}
+
+function claimsOps(desk: Desk): Op[] {
+  const { claims } = desk.keys
+  return [desk.sessionsOp(), range(claims, endOf(claims))]
+}
+
+function claimedIn({ keys }: Desk, results: readonly Result[]): ClaimedRows {
   const records = new Map<string, { record: SessionRecord; mod: number }>()
   for (const { key, value, mod } of results[0]?.kvs ?? []) {
     records.set(key.slice(keys.sessions.length), { record: SessionRecord.decode(value), mod })
@@ -107,7 +137,7 @@ export async function claimedRows(
     else pages.push(stored)
   }
   const rows = pages.flatMap((stored) => rowsOf(stored, keys.claims, records, progress))
-  return { rows, records, revision }
+  return { rows, records }
 }
 
 function rowsOf(
@@ -258,51 +288,51 @@ const LOOKS = 5
 
 /** Finds a message by its id. */
 export async function find(desk: Desk, id: string): Promise<Whereabouts> {
-  const { keys } = desk
   for (let look = 0; look < LOOKS; look += 1) {
-    const { results } = await desk.read(
-      get(keys.meta),
-      get(`${keys.messages}${id}`),
-      get(`${keys.places}${id}`),
-      get(`${keys.dead}${id}`),
-    )
-    desk.noteMeta(only(results[0]))
-    const message = only(results[1])
+    const { results } = await desk.read(...recordOps(desk, id), get(desk.keys.meta))
+    desk.noteMeta(only(results[3]))
+    const [message, moved, dead] = results.map(only)
     if (message === undefined) return { state: 'unknown' }
     const { value: header, bytes } = decodeMessage(message.value)
     if (header.end) return { state: 'ended', header, bytes }
-    const dead = only(results[3])
     if (dead) return { state: 'dead', death: decode<Death>(dead.value, 'a dead letter'), mod: dead.mod, header }
-    const moved = only(results[2])
-    const place = moved ? decode<string>(moved.value, 'a place') : header.place
-    const found = await findAt(desk, id, place)
-    if (found) return found
-    // It is nowhere, which is how one that was acked looks; or it has moved just now.
-    const again = await desk.read(get(`${keys.messages}${id}`), get(`${keys.places}${id}`), get(`${keys.dead}${id}`))
-    const same = (index: number, before: KeyValue | undefined) => only(again.results[index])?.mod === before?.mod
-    if (same(0, message) && same(1, moved) && same(2, dead) && look > 0)
-      return { state: 'ended', header: doneWith(header), bytes }
+    const found = await findAt(desk, id, moved ? decode<string>(moved.value, 'a place') : header.place)
+    if (found !== undefined && 'state' in found) return found
+    const same = [message, moved, dead].every((before, index) => only(found?.[index])?.mod === before?.mod)
+    // It is nowhere, which is how one that was acked looks; else it has moved just now.
+    if (found !== undefined && same) return { state: 'ended', header: { ...header, end: { state: 'done' } }, bytes }
   }
   return { state: 'unknown' }
 }
 
-function doneWith(header: Header): Header {
-  return { ...header, end: { state: 'done' } }
-}
-
-/** Looks at a place and at all claims, at one revision. */
-async function findAt(desk: Desk, id: string, place: string): Promise<Whereabouts | undefined> {
+/**
+ * Looks at a place, and where nothing is there at all claims and once more at what was known of the message, in one step. Answers
+ * the latter where it is nowhere, and undefined where another is in its place.
+ */
+async function findAt(desk: Desk, id: string, place: string): Promise<Whereabouts | readonly Result[] | undefined> {
   const { keys } = desk
   const key = `${keys.root}${place}`
-  const { results } = await desk.read(get(key))
-  const stored = only(results[0])
-  const entry = stored && decodeEntry(stored.value)
-  if (stored && entry?.id === id)
-    return { state: place.startsWith('r/') ? 'ready' : 'delayed', key, mod: stored.mod, entry }
-  const { rows, records } = await claimedRows(desk)
+  const elsewhere = [...claimsOps(desk), ...recordOps(desk, id)]
+  const { results } = await desk.read(nested([present(key)], [get(key)], elsewhere))
+  const [looked] = results
+  if (looked === undefined) return undefined
+  if (looked.succeeded) return placedAt(id, place, only(looked.results[0]))
+  const { rows, records } = claimedIn(desk, looked.results)
   const row = rows.find((one) => one.entry.id === id)
   const holder = row && records.get(row.session)
-  return row && holder ? { state: 'claimed', row, record: holder.record, mod: holder.mod } : undefined
+  if (row && holder) return { state: 'claimed', row, record: holder.record, mod: holder.mod }
+  return looked.results.slice(claimsOps(desk).length)
+}
+
+function placedAt(id: string, place: string, stored: KeyValue | undefined): Whereabouts | undefined {
+  const entry = stored && decodeEntry(stored.value)
+  if (stored === undefined || entry?.id !== id) return undefined
+  return { state: place.startsWith('r/') ? 'ready' : 'delayed', key: stored.key, mod: stored.mod, entry }
+}
+
+/** What is stored under the id of a message, whatever becomes of it. */
+function recordOps({ keys }: Desk, id: string): Op[] {
+  return [get(`${keys.messages}${id}`), get(`${keys.places}${id}`), get(`${keys.dead}${id}`)]
 }
 
 export function outcomeIn(found: Whereabouts): StoredOutcome {

@@ -23,6 +23,8 @@ export interface Keys {
   readonly delayed: string
   readonly expiring: string
   readonly sessions: string
+  /** The session that stands for all that are over. */
+  readonly base: string
   readonly claims: string
   readonly dead: string
   readonly deaths: string
@@ -45,6 +47,7 @@ export function keysOf(queue: string): Keys {
     delayed: `${at}d/`,
     expiring: `${at}t/`,
     sessions: `${at}s/`,
+    base: `${at}s/0`,
     claims: `${at}c/`,
     dead: `${at}x/`,
     deaths: `${at}y/`,

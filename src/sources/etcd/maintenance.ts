@@ -45,8 +45,12 @@ export function nothingDue({ keys }: Desk): Compare[] {
 
 /** Does what is due if anything is, up to a bound. */
 export async function maintainIfDue(desk: Desk): Promise<void> {
-  const { results } = await desk.read(...desk.headOps(1))
-  if (!isDue(desk.dueIn(results))) return
+  const { results } = await desk.read(...desk.dueOps())
+  if (isDue(desk.dueIn(results))) await maintainSome(desk)
+}
+
+/** Does what is due, up to a bound. */
+export async function maintainSome(desk: Desk): Promise<void> {
   for (let step = 0; step < MOST_STEPS && (await maintain(desk)) > 0; step += 1) {}
 }
 
@@ -132,7 +136,7 @@ async function move(desk: Desk, due: readonly Due[]): Promise<number | undefined
   if (outcome.kind === 'done') {
     desk.session.adopt(draft, outcome.revision)
     desk.outcomes.ended(change.outcomes.length)
-    if (promoted > 0) desk.arrivals = { turn: turn.n, mod: outcome.revision }
+    if (promoted > 0) desk.noteArrived({ turn: turn.n, mod: outcome.revision })
     return due.length
   }
   desk.prune()
@@ -189,6 +193,8 @@ async function lapseThese(desk: Desk, over: readonly Held[]): Promise<number> {
       return 0
     }
     if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
+    // Who has let them lapse looks again before it claims: others, who wait, do better to be first.
+    desk.head = undefined
   }
   for (const { token } of over) desk.claims.delete(token)
   return live.length

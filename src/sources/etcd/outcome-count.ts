@@ -12,8 +12,16 @@ export class OutcomeCount {
   known: number | undefined
   /** Our own since all were counted. */
   since = 0
+  /** None that is kept has ended before, as far as the clocks of all agree. */
+  oldestAt = Number.NEGATIVE_INFINITY
   /** Pages of this session, the oldest first, as far as it remembers them. */
   readonly own: OwnPage[] = []
+
+  /** All were counted, by who does nothing else meanwhile. */
+  counted(known: number): void {
+    this.known = known
+    this.since = 0
+  }
 
   ended(count: number): void {
     this.since += count

@@ -9,7 +9,7 @@ import type { Desk } from './desk.js'
 import { endOf } from './keys.js'
 import type { OwnPage } from './outcome-count.js'
 import { decode, encode } from './record.js'
-import { SessionRecord, sumOf } from './session-record.js'
+import { sumOf } from './session-record.js'
 import { now } from './time.js'
 import { modIs, packed, put, range, remove } from './txn.js'
 
@@ -32,11 +32,15 @@ interface EndPage extends Ended {
   readonly mod: number
 }
 
-/** Forgets what is past its retention. Answers the ids that are free again. */
+/** Forgets what is past its retention, if anything can be. Answers the ids that are free again. */
 export async function forgetOutlived(desk: Desk): Promise<Set<string>> {
   const forgotten = new Set<string>()
-  const until = now() - desk.meta.settings.retention.outcomesMs
-  for (const oldest of await oldestPages(desk)) {
+  const began = now()
+  const until = began - desk.meta.settings.retention.outcomesMs
+  if (desk.outcomes.oldestAt > until) return forgotten
+  const pages = await oldestPages(desk)
+  if (pages.length < SESSIONS) desk.outcomes.oldestAt = Math.min(began, ...pages.map(({ at }) => at))
+  for (const oldest of pages) {
     if (oldest.at > until) continue
     for (const page of await pagesFrom(desk, oldest)) {
       if (page.at > until) break
@@ -44,6 +48,11 @@ export async function forgetOutlived(desk: Desk): Promise<Set<string>> {
     }
   }
   return forgotten
+}
+
+/** Whether any outcome is kept. */
+export function endsOp({ keys }: Desk): Op {
+  return { kind: 'get', key: keys.ends, end: endOf(keys.ends), limit: 1, keysOnly: true }
 }
 
 /** Pages of our own that are forgotten in whole or in part, with what is left of the last. */
@@ -121,11 +130,8 @@ async function trimSession(desk: Desk, oldest: EndPage, untilAt: number): Promis
 }
 
 async function recount(desk: Desk): Promise<void> {
-  const { keys } = desk
-  const { results } = await desk.read(range(keys.sessions, endOf(keys.sessions)))
-  const sum = sumOf((results[0]?.kvs ?? []).map(({ value }) => SessionRecord.decode(value)))
-  desk.outcomes.known = sum.outcomes
-  desk.outcomes.since = 0
+  const { results } = await desk.read(desk.sessionsOp())
+  desk.outcomes.counted(sumOf(desk.recordsIn(results[0])).outcomes)
 }
 
 /** The oldest page of each session. */

@@ -3,14 +3,14 @@
  */
 
 import { pageKey } from './change.js'
-import type { KeyValue } from './client.js'
+import type { KeyValue, Op, Result } from './client.js'
 import type { Desk } from './desk.js'
 import { type EntryRow, entryOf } from './entry.js'
 import { foldSilent } from './folding.js'
 import { endOf } from './keys.js'
 import type { Page } from './page.js'
 import { decode } from './record.js'
-import { SessionRecord } from './session-record.js'
+import { SessionRecord, sumOf } from './session-record.js'
 import { absent, get, modIs, only, packed, put, range } from './txn.js'
 
 /** How many claims one transaction brings back. */
@@ -28,21 +28,29 @@ export async function recoverNowAndThen(desk: Desk): Promise<boolean> {
 
 /** Brings back all claims of others whose lease is gone; answers how many. */
 export async function recoverOthers(desk: Desk): Promise<number> {
+  const { results } = await desk.read(get(desk.keys.meta), ...ownersOps(desk))
+  desk.noteMeta(only(results[0]))
+  return recoverFrom(desk, results.slice(1))
+}
+
+/** What {@link recoverFrom} takes. */
+export function ownersOps(desk: Desk): Op[] {
+  const { keys } = desk
+  return [range(keys.lives, endOf(keys.lives)), desk.sessionsOp()]
+}
+
+/** Brings back all claims of others whose lease is gone, by what was just read; answers how many. */
+export async function recoverFrom(desk: Desk, [lives, sessions]: readonly Result[]): Promise<number> {
   const { keys } = desk
   desk.recoveredAt = performance.now()
-  const { results } = await desk.read(
-    get(keys.meta),
-    range(keys.lives, endOf(keys.lives)),
-    range(keys.sessions, endOf(keys.sessions)),
-  )
-  desk.noteMeta(only(results[0]))
-  const live = new Set((results[1]?.kvs ?? []).map(({ key }) => key.slice(keys.lives.length)))
+  desk.outcomes.counted(sumOf(desk.recordsIn(sessions)).outcomes)
+  const live = new Set((lives?.kvs ?? []).map(({ key }) => key.slice(keys.lives.length)))
   let moved = 0
-  for (const stored of results[2]?.kvs ?? []) {
+  for (const stored of sessions?.kvs ?? []) {
     const session = stored.key.slice(keys.sessions.length)
     if (session !== desk.session.name) moved += await recoverSession(desk, session, stored, live)
   }
-  await foldSilent(desk, results[2]?.kvs ?? [])
+  await foldSilent(desk, sessions?.kvs ?? [])
   return moved
 }
 

@@ -79,6 +79,12 @@ export class OwnSession {
     this.mod = revision
   }
 
+  /** Takes over what is stored, whoever has put it. */
+  adoptStored(stored: KeyValue | undefined): void {
+    if (stored === undefined) this.adopt(SessionRecord.empty(this.record.turn), 0)
+    else this.adopt(SessionRecord.decode(stored.value), stored.mod)
+  }
+
   /** Stops asking for what is not answered. */
   close(): void {
     this.closed = true
@@ -134,18 +140,10 @@ export class OwnSession {
       this.lost += 1
       return { kind: 'lost', results, revision }
     }
-    if (stored === undefined) {
-      // Another has counted it in with the base, after a long silence.
-      this.adopt(SessionRecord.empty(this.record.turn), 0)
-      return { kind: 'changed' }
-    }
-    const record = SessionRecord.decode(stored.value)
-    if (record.turn === this.record.turn + 1) {
-      this.adopt(record, mod)
-      return { kind: 'repeated', record }
-    }
-    this.adopt(record, mod)
-    return { kind: 'changed' }
+    const { turn } = this.record
+    // Where there is none, another has counted it in with the base, after a long silence.
+    this.adoptStored(stored)
+    return this.record.turn === turn + 1 ? { kind: 'repeated', record: this.record } : { kind: 'changed' }
   }
 
   async #pause(attempt: number): Promise<void> {

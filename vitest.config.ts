@@ -39,7 +39,7 @@ export default defineConfig({
           exclude: slow,
           testTimeout: 30_000,
           hookTimeout: 60_000,
-          // One for each backend: they spend most of their time waiting for leases and delays.
+          // One for each file: they spend most of their time waiting for leases and delays.
           maxWorkers: 5,
           sequence: { groupOrder: 1 },
         },
@@ -51,6 +51,9 @@ export default defineConfig({
           include: slow,
           testTimeout: 120_000,
           hookTimeout: 120_000,
+          // As above: a file's imports cost as much as many of its tests.
+          isolate: false,
+          // They spend a third of their time waiting for outages to end.
           maxWorkers: 3,
           sequence: { groupOrder: 2 },
         },

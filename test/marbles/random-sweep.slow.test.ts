@@ -3,6 +3,7 @@ import * as fc from 'fast-check'
 import { batch, type Delivery, filter, forEach, mergeMap, pipe, retryLater, run } from 'millrace'
 import { type CancelSweep, cancelSweep } from 'millrace/testing'
 import { it } from 'vitest'
+import { IS_WHOLE } from '../support/whole.js'
 import { promised } from './cancelling.js'
 import { failsAfter, takes } from './handlers.js'
 
@@ -79,5 +80,5 @@ it.each(Object.keys(scenarios))('%s', (name) => {
       cancelSweep({ arrivals, frames: 8, options: { latencies: delays, pipelined }, source, ...scenario })
     },
   )
-  return fc.assert(property, { numRuns: 30 })
+  return fc.assert(property, { numRuns: IS_WHOLE ? 100 : 15 })
 })

@@ -8,7 +8,8 @@ import { type EtcdCluster, startEtcdCluster } from '../../support/servers/etcd-c
 import type { EtcdServer } from '../../support/servers/etcd-server.js'
 import { connects, followed, nameOf } from '../../support/traffic.js'
 import { pause, until } from '../../support/wait.js'
-import { IS_WHOLE, Rig } from './rig.js'
+import { IS_WHOLE } from '../../support/whole.js'
+import { Rig } from './rig.js'
 
 const SHORT_MS = 3_000
 /** Longer than that. */

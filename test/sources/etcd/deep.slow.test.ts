@@ -7,7 +7,8 @@ import { type EtcdProxy, ofMethod, startEtcdProxy } from '../../support/servers/
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { followed } from '../../support/traffic.js'
 import { pause, turn, until } from '../../support/wait.js'
-import { IS_WHOLE, isUnary, keysIn, Rig, rangesIn } from './rig.js'
+import { IS_WHOLE } from '../../support/whole.js'
+import { isUnary, keysIn, Rig, rangesIn } from './rig.js'
 
 const FEW = 10
 const MANY = IS_WHOLE ? 100_000 : 10_000

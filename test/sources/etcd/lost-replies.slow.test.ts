@@ -15,7 +15,8 @@ import { type EtcdProxy, startEtcdProxy } from '../../support/servers/etcd-proxy
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { startTcpProxy } from '../../support/servers/tcp-proxy.js'
 import { until } from '../../support/wait.js'
-import { IS_WHOLE, isTxn, isUnary, isWrite, Rig } from './rig.js'
+import { IS_WHOLE } from '../../support/whole.js'
+import { isTxn, isUnary, isWrite, Rig } from './rig.js'
 
 let server: EtcdServer
 let rig: Rig

@@ -19,9 +19,6 @@ export class Rig extends QueueRig {
   }
 }
 
-/** `MILLRACE_WHOLE=1` runs every case of what is otherwise sampled, and at full depth: minutes instead of seconds. */
-export const IS_WHOLE = Boolean(process.env['MILLRACE_WHOLE'])
-
 /** What a source has told of the leases that its claims are under. */
 export function leaseStates(events: readonly SourceEvent[]): string[] {
   return events.flatMap((event) => (event.type === 'lease' ? [event.state] : []))

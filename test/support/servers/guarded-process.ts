@@ -26,7 +26,8 @@ wait $server
 code=$?
 if [ -n "$orphaned" ]; then
   wait $server
-  if [ -n "$data" ]; then rm -rf "$data"; fi
+  # A child of the server that writes a snapshot outlives it for a moment.
+  if [ -n "$data" ]; then for try in 1 2 3 4 5; do rm -rf "$data" && break; sleep 1; done; fi
 fi
 kill $guard
 exit $code

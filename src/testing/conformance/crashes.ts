@@ -26,7 +26,7 @@ import {
 const RECOVERY_MS = 1_000
 
 async function holdsFive(bench: Bench, leaseMs: number) {
-  const owner = bench.queue<number>({ leaseMs })
+  const owner = bench.queue<number>()
   const dying = await doomed(bench, owner, { leaseMs })
   await owner.enqueueAll(range(5).map((payload) => ({ payload })))
   const held: Delivery<number>[] = []
@@ -145,7 +145,7 @@ interface Stage {
 }
 
 async function setTheStage(bench: Bench, play: Play, leaseMs: number): Promise<Stage> {
-  const owner = bench.queue({ leaseMs })
+  const owner = bench.queue()
   const actor = await doomed(bench, owner, { leaseMs })
   await owner.enqueueAll(play.entries.map((entry, index) => ({ ...entry, payload: `message ${index}` })))
   return { owner, actor }

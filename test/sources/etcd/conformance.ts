@@ -1,21 +1,15 @@
 import type { Backend } from 'millrace'
 import { etcdBackend } from 'millrace/etcd'
 import { conformance } from 'millrace/testing'
-import { afterAll, describe, it } from 'vitest'
+import { afterAll } from 'vitest'
 import { startEtcd } from '../../support/servers/etcd-server.js'
+import { type Share, sharing } from '../../support/share.js'
 
-/** Every so-manieth scenario, from one of them on: its leases last for seconds, so several processes share the suite. */
-export interface Share {
-  readonly first: number
-  readonly every: number
-}
-
-/** Runs a share of the conformance suite on a server of its own. */
-export async function etcdConformance({ first, every }: Share): Promise<void> {
+/** Runs a share of the conformance suite on a server of its own. Leases last for seconds, so several processes share it. */
+export async function etcdConformance(share: Share): Promise<void> {
   const server = await startEtcd()
   const prefixes = new Map<Backend, string>()
   let opened = 0
-  let scenarios = 0
 
   function open(prefix: string): Backend {
     const backend = etcdBackend({ hosts: server.url, prefix })
@@ -41,10 +35,6 @@ export async function etcdConformance({ first, every }: Share): Promise<void> {
     },
     another: (backend) => open(prefixes.get(backend) as string),
     leftovers,
-    describe,
-    it: (title, body) => {
-      if (scenarios % every === first) it(title, body)
-      scenarios += 1
-    },
+    ...sharing(share),
   })
 }

@@ -2,7 +2,10 @@ import type { Cluster, Redis } from 'ioredis'
 import type { Backend } from 'millrace'
 import { type RedisTarget, redisBackend } from 'millrace/redis'
 import { conformance } from 'millrace/testing'
-import { afterAll, describe, it } from 'vitest'
+import { afterAll } from 'vitest'
+import { type Share, sharing } from '../../support/share.js'
+
+const ALL: Share = { first: 0, every: 1 }
 
 /** A set-up of real servers. */
 export interface Deployment {
@@ -14,7 +17,7 @@ export interface Deployment {
 }
 
 /** The conformance suite on a deployment. Each test has keys of its own, so that none sees those of another. */
-export function redisConformance(name: string, deployment: Deployment): void {
+export function redisConformance(name: string, deployment: Deployment, share: Share = ALL): void {
   const tags = new Map<Backend, string>()
   let count = 0
   const opened = (hashTag: string): Backend => {
@@ -37,7 +40,6 @@ export function redisConformance(name: string, deployment: Deployment): void {
     },
     another: (backend) => opened(tagOf(backend)),
     leftovers: (backend, queue) => deployment.client.hkeys(`millrace:{${tagOf(backend)}}:${queue}:m`),
-    describe,
-    it,
+    ...sharing(share),
   })
 }

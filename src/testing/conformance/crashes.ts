@@ -25,8 +25,9 @@ import {
 /** How much later than the lease a dead consumer's claims are visible at the latest. */
 const RECOVERY_MS = 1_000
 
-async function holdsFive(bench: Bench, leaseMs: number) {
-  const owner = bench.queue<number>()
+/** Only who dies needs a short lease, unless that of the owner is the point. */
+async function holdsFive(bench: Bench, leaseMs: number, ofOwner?: { readonly leaseMs: number }) {
+  const owner = bench.queue<number>(ofOwner)
   const dying = await doomed(bench, owner, { leaseMs })
   await owner.enqueueAll(range(5).map((payload) => ({ payload })))
   const held: Delivery<number>[] = []
@@ -67,7 +68,7 @@ async function comesBack(bench: Bench): Promise<void> {
 /** A live consumer beside a dead one keeps what it holds. */
 async function livesOn(bench: Bench): Promise<void> {
   const leaseMs = shortLeaseMs(bench.features, 400)
-  const { owner, dying } = await holdsFive(bench, leaseMs)
+  const { owner, dying } = await holdsFive(bench, leaseMs, { leaseMs })
   await owner.enqueue(5)
   const mine = await receive(owner)
   dying.kill()

@@ -124,8 +124,13 @@ export const settings: Concern = {
 
     scenario('X20', 'a change of one limit leaves the others as they are', async (bench) => {
       const queue = bench.queue({ limits: { maxLength: 5, maxBytes: 1_000, whenFull: 'dropOldest' } })
+      const peer = await bench.peer(queue)
+      await peer.size()
       await queue.configure({ limits: { maxBytes: 2_000 }, retention: { maxOutcomes: 3 } })
-      const limits = { maxLength: 5, maxBytes: 2_000, whenFull: 'dropOldest' } as const
+      // Who opened it before has not heard of that.
+      await peer.configure({ limits: { maxLength: 6 } })
+      await queue.configure({ limits: { whenFull: 'reject' } })
+      const limits = { maxLength: 6, maxBytes: 2_000, whenFull: 'reject' } as const
       await assertDepth(await bench.peer(queue, { limits, retention: { maxOutcomes: 3 } }), { ready: 0 })
     }),
 

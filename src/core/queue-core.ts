@@ -105,11 +105,13 @@ export class QueueCore<T> {
   }
 
   configure(changes: Parameters<Queue<T>['configure']>[0]): Eventual<void> {
-    return this.ready()
-      // What is left as it is may have been changed since this queue was opened.
-      .then(() => this.hub.request(() => this.hub.driver.settings({})))
-      .then((stored) => this.hub.request(() => this.hub.driver.configure(changesOf(changes, stored))))
-      .then((stored) => this.adopt(changes, stored))
+    return (
+      this.ready()
+        // What is left as it is may have been changed since this queue was opened.
+        .then(() => this.hub.request(() => this.hub.driver.settings({})))
+        .then((stored) => this.hub.request(() => this.hub.driver.configure(changesOf(changes, stored))))
+        .then((stored) => this.adopt(changes, stored))
+    )
   }
 
   ready(): Eventual<SharedSettings> {

@@ -9,6 +9,7 @@ import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js
 import { startTcpProxy } from '../../support/servers/tcp-proxy.js'
 import { connects, consume, followed, idsOf, produce } from '../../support/traffic.js'
 import { gate, pause, until } from '../../support/wait.js'
+import { IS_WHOLE } from '../../support/whole.js'
 import { isTxn, leaseStates, Rig } from './rig.js'
 
 let server: EtcdServer
@@ -288,7 +289,8 @@ describe.concurrent('a watch', () => {
     const producer = rig.queue(rig.backend(own.url), {}, queue.name)
     const waiting = followed(queue)
     await until('it watches', () => proxy.messagesIn('Watch/Watch') > 0)
-    const count = 200
+    // Whole, that is more revisions than the server sends in one piece.
+    const count = IS_WHOLE ? 2_400 : 200
     let isOver = false
     const cutting = (async () => {
       while (!isOver) {

@@ -39,7 +39,7 @@ async function rawDriver(bench: Bench, queue: Queue<string>): Promise<QueueDrive
 /** Twenty lapse at once at their last attempt, and two sweepers are after each. */
 async function oneDeadLetterEach(bench: Bench): Promise<void> {
   const leaseMs = shortLeaseMs(bench.features, 60)
-  const queue = bench.queue({ leaseMs, maxDeliveries: 1 })
+  const queue = bench.queue({ maxDeliveries: 1 })
   const driver = await rawDriver(bench, queue)
   const ids = range(20).map((n) => `m${n}`)
   await queue.enqueueAll(ids.map((id) => ({ id, payload: id })))
@@ -59,7 +59,7 @@ async function oneDeadLetterEach(bench: Bench): Promise<void> {
 /** Every message is counted as moved by one of the sweepers, not by both. */
 async function movedOnce(bench: Bench): Promise<void> {
   const leaseMs = shortLeaseMs(bench.features, 60)
-  const queue = bench.queue({ leaseMs })
+  const queue = bench.queue()
   const [one, other] = [await rawDriver(bench, queue), await rawDriver(bench, queue)]
   await queue.enqueueAll(range(20).map((n) => ({ payload: `${n}` })))
   await claimRaw(one, leaseMs, 20)
@@ -108,7 +108,7 @@ async function at(startedAt: number, afterMs: number): Promise<void> {
 /** The ack is on its way when the lease ends, and arrives around that instant. */
 async function lateAck(bench: Bench, edgeMs: number): Promise<void> {
   const leaseMs = shortLeaseMs(bench.features, 200)
-  const queue = bench.queue({ leaseMs })
+  const queue = bench.queue()
   const { queue: owner, client } = await doomed(bench, queue, { leaseMs })
   await queue.enqueue('a', { id: 'a' })
   stopRenewing(client)
@@ -141,7 +141,7 @@ async function ackedAndGone(queue: Queue<string>): Promise<void> {
 /** The ack arrives when another has the message. */
 async function ackAfterRedelivery(bench: Bench): Promise<void> {
   const leaseMs = shortLeaseMs(bench.features, 300)
-  const queue = bench.queue({ leaseMs })
+  const queue = bench.queue()
   const { queue: owner, client } = await doomed(bench, queue, { leaseMs })
   await queue.enqueue('a')
   stopRenewing(client)
@@ -162,7 +162,7 @@ async function ackAfterRedelivery(bench: Bench): Promise<void> {
 /** A renewal that arrives around the end of the lease: where it is accepted the claim lives on, else it does not. */
 async function renewalAtTheEdge(bench: Bench, edgeMs: number): Promise<void> {
   const leaseMs = shortLeaseMs(bench.features, 100)
-  const queue = bench.queue({ leaseMs })
+  const queue = bench.queue()
   await queue.enqueue('a', { id: 'a' })
   const driver = await rawDriver(bench, queue)
   const [claim] = await claimRaw(driver, leaseMs, 1)

@@ -16,7 +16,7 @@ const steps: readonly (readonly [name: string, run: () => boolean])[] = [
   ['boundaries', npmScript('boundaries')],
   ['unused', npmScript('unused')],
   ['fast tests with coverage', tests('--project=fast', '--coverage')],
-  // Counting lines would slow these down by a third, and they come by few that the others do not.
+  // Without coverage: counting would slow them down by a third.
   ['conformance and slow tests', tests('--project=conformance', '--project=slow')],
   ['package', npmScript('package')],
 ]

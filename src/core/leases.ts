@@ -86,19 +86,11 @@ export class LeaseKeeper {
     if (clock.now() + ms > claim.aliveAt + this.options.maxLeaseMs) return Eventual.resolved('capped')
     const until = clock.now() + ms
     claim.extendingUntil = until
-    const over = () => {
-      if (claim.extendingUntil === until) claim.extendingUntil = 0
-    }
-    return this.send([claim], ms).then(
-      (results) => {
-        over()
-        return results[0]?.state === 'stale' || claim.state === 'ended' ? 'stale' : 'extended'
-      },
-      (error) => {
-        over()
-        throw error
-      },
-    )
+    return this.send([claim], ms)
+      .finally(() => {
+        if (claim.extendingUntil === until) claim.extendingUntil = 0
+      })
+      .then((results) => (results[0]?.state === 'stale' || claim.state === 'ended' ? 'stale' : 'extended'))
   }
 
   private tick(): void {
@@ -179,7 +171,8 @@ export class LeaseKeeper {
 
   /** What was extended for longer, or is about to be, is not cut short. */
   private leaseMsFor(held: HeldClaim): number {
-    return Math.max(this.options.leaseMs, Math.max(held.leaseUntil, held.extendingUntil) - this.holder.hub.clock.now())
+    const until = Math.max(held.leaseUntil, held.extendingUntil)
+    return Math.max(this.options.leaseMs, until - this.holder.hub.clock.now())
   }
 
   private apply(claim: HeldClaim, result: RenewResult, sentAt: number): void {

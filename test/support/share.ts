@@ -1,7 +1,7 @@
 import { describe, it } from 'vitest'
 import { IS_WHOLE } from './whole.js'
 
-/** Every so-manieth scenario of a suite, from one of them on. */
+/** Every second scenario of a suite, or every third …, beginning with one of the first. */
 export interface Share {
   readonly first: number
   readonly every: number

@@ -8,7 +8,7 @@ import { doomed, stopRenewing } from './doomed.js'
 import { type Bench, type Concern, scenario } from './kit.js'
 import { all, now, pass, range, receive, SLACK_MS, shortLeaseMs, soon, statsAre, stays, turn, until } from './wait.js'
 
-/** Two processes of the queue that do nothing but sweep, each as fast as the store's leases are fine, while the work runs. */
+/** Two processes of the queue that do nothing but sweep while the work runs. */
 async function whileSwept<R>(bench: Bench, queue: Queue<string>, work: () => Promise<R>): Promise<R> {
   const drivers = [await rawDriver(bench, queue), await rawDriver(bench, queue)]
   let busy = true
@@ -24,6 +24,7 @@ async function whileSwept<R>(bench: Bench, queue: Queue<string>, work: () => Pro
   }
 }
 
+/** They never rest, but where leases last for seconds: there fifty times a lease is as good, and leaves the store time. */
 async function pauseOf({ features: { leaseStepMs } }: Bench): Promise<void> {
   await (leaseStepMs > 1 ? pass(leaseStepMs / 50) : turn())
 }

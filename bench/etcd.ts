@@ -4,10 +4,10 @@ import { latencyScenarios } from './etcd/latency.js'
 import { millrace } from './etcd/millrace.js'
 import { recipe } from './etcd/recipe.js'
 import { Server } from './etcd/server.js'
-import { isTrial } from './etcd/store.js'
 import { claimScenarios, enqueueScenarios } from './etcd/throughput.js'
 import { installServers } from './peers.js'
 import { runBench } from './runner.js'
+import { chosen, ROUNDS } from './trial.js'
 
 // An interrupted bench stops its server too.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
@@ -21,8 +21,6 @@ const scenarios = [
   ...latencyScenarios(server, products),
   ...contentionScenarios(server, products),
 ]
-// `npm run bench -- etcd claim: n = 100` runs the scenarios that have these words in their titles.
-const words = process.argv.slice(2)
 
 await runBench({
   title: 'etcd: enqueue, claim, settle, leases on',
@@ -30,9 +28,7 @@ await runBench({
   durability: 'each transaction is synced to the disk of this host before it is answered; one member, no copies',
   packages: ['millrace', 'rxjs', 'etcd3'],
   notes: [`etcd ${await server.version()}, one for all, emptied and compacted before each run.`],
-  rounds: isTrial ? 1 : 5,
-  scenarios: scenarios
-    .filter(({ title }) => words.every((word) => title.includes(word)))
-    .map((scenario) => (isTrial ? { ...scenario, rounds: 1 } : scenario)),
+  rounds: ROUNDS,
+  scenarios: chosen(scenarios),
 })
 await server.stop()

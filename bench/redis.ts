@@ -9,9 +9,9 @@ import { memoryScenarios } from './redis/memory.js'
 import { processScenarios } from './redis/processes.js'
 import { products } from './redis/products.js'
 import { Server } from './redis/server.js'
-import { isTrial } from './redis/store.js'
 import { claimScenarios, enqueueScenarios } from './redis/throughput.js'
 import { runBench } from './runner.js'
+import { chosen, ROUNDS } from './trial.js'
 
 // An interrupted bench stops its server too.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
@@ -34,8 +34,6 @@ const scenarios = [
   ...memoryScenarios(server, all),
   ...depthScenarios(server, all),
 ]
-// `npm run bench -- redis claim: batches` runs the scenarios that have these words in their titles.
-const words = process.argv.slice(2)
 
 await runBench({
   title: 'Redis: enqueue, claim, settle, leases on',
@@ -47,10 +45,8 @@ await runBench({
     'BullMQ removes jobs when they are finished; bee-queue too, and sends no events. Both keep their other defaults.',
     'By hand: one script, no ids, priorities, delays or outcomes; it waits for all of a claim before the next.',
   ],
-  rounds: isTrial ? 1 : 5,
-  scenarios: scenarios
-    .filter(({ title }) => words.every((word) => title.includes(word)))
-    .map((scenario) => (isTrial ? { ...scenario, rounds: 1 } : scenario)),
+  rounds: ROUNDS,
+  scenarios: chosen(scenarios),
 })
 await server.stop()
 // Over the timers that a peer leaves behind.

@@ -5,19 +5,20 @@
  * of that name, so that any of them can be run alone. The last line is the count of the tests.
  */
 import { spawnSync } from 'node:child_process'
+import { IS_WHOLE } from '../test/support/whole.js'
 import { runVitest } from './run-vitest.js'
 import { addTallies, formatTally, type Tally } from './tally.js'
 
 let tally: Tally = { passed: 0, failed: 0, skipped: 0 }
 
-const steps: readonly (readonly [name: string, run: () => boolean])[] = [
+type Step = readonly [name: string, run: () => boolean]
+
+const steps: readonly Step[] = [
   ['lint', npmScript('lint')],
   ['types', npmScript('types')],
   ['boundaries', npmScript('boundaries')],
   ['unused', npmScript('unused')],
-  ['fast tests with coverage', tests('--project=fast', '--coverage')],
-  // Without coverage: counting would slow them down by a third.
-  ['conformance and slow tests', tests('--project=conformance', '--project=slow')],
+  ...lanes(),
   ['package', npmScript('package')],
 ]
 const results = steps.map(([name, run]) => timed(name, run))
@@ -46,4 +47,13 @@ function tests(...args: readonly string[]): () => boolean {
     tally = addTallies(tally, run.tally)
     return run.ok
   }
+}
+
+/** Coverage of the fast lane, since counting slows the others down by a third; of all lanes where all is to be run. */
+function lanes(): Step[] {
+  if (IS_WHOLE) return [['tests with coverage', tests('--coverage')]]
+  return [
+    ['fast tests with coverage', tests('--project=fast', '--coverage')],
+    ['conformance and slow tests', tests('--project=conformance', '--project=slow')],
+  ]
 }

@@ -1,10 +1,11 @@
 /** What eight consumers of one queue, each with a client of its own, cost one another. */
 import { type EtcdProxy, startEtcdProxy } from '../../test/support/servers/etcd-proxy.js'
 import { isLost, txnAnswered, txnAsked } from '../../test/support/servers/etcd-wire.js'
-import { fill } from '../messages.js'
+import { consumeAll, fill } from '../messages.js'
 import { type Sample, type Scenario, timed } from '../runner.js'
+import { scaled } from '../trial.js'
 import type { Server } from './server.js'
-import { BATCH, type Connection, type Product, scaled } from './store.js'
+import { BATCH, type Connection, type Product, type Store } from './store.js'
 
 const CONSUMERS = 8
 const MESSAGES = 1_600
@@ -43,14 +44,10 @@ async function share(server: Server, proxy: EtcdProxy, product: Product, n: numb
 }
 
 async function consumeTogether(consumers: readonly Connection[], count: number, n: number): Promise<void> {
-  const stop = new AbortController()
-  let left = count
-  const handler = async () => {
-    left -= 1
-    if (left === 0) stop.abort()
-  }
   const stores = await Promise.all(consumers.map((consumer) => consumer.open('bench')))
-  await Promise.all(stores.map((store) => store.consume(n, handler, stop.signal)))
+  const together: Store['consume'] = (size, handler, signal) =>
+    Promise.all(stores.map((store) => store.consume(size, handler, signal)))
+  await consumeAll(together, n, count, () => 1)
 }
 
 function amountsOf(proxy: EtcdProxy, count: number) {

@@ -2,9 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PAYLOAD } from '../messages.js'
 import type { Sample, Scenario } from '../runner.js'
+import { scaled, withConnection } from '../trial.js'
 import { RawWatch } from './raw.js'
 import type { Server } from './server.js'
-import { type Product, scaled, withConnection } from './store.js'
+import type { Product } from './store.js'
 
 const MESSAGES = 300
 /** Between two messages, for the consumer to be done with the first and wait again. */
@@ -46,21 +47,17 @@ async function rawLatency(server: Server): Promise<Sample> {
 function latency(server: Server, product: Product): Promise<Sample> {
   return withConnection(product, server.url, async (producer) =>
     withConnection(product, server.url, async (consumer) => {
-      const { enqueue } = bound(await producer.open('bench'))
+      const target = await producer.open('bench')
       const arrivals = new Arrivals()
       const stop = new AbortController()
       const store = await consumer.open('bench')
       const consuming = store.consume(1, async () => arrivals.note(), stop.signal)
-      const sample = await measure(arrivals, () => enqueue(PAYLOAD))
+      const sample = await measure(arrivals, () => target.enqueue(PAYLOAD))
       stop.abort()
       await consuming
       return sample
     }),
   )
-}
-
-function bound(store: { enqueue(payload: typeof PAYLOAD): Promise<unknown> }) {
-  return { enqueue: (payload: typeof PAYLOAD) => store.enqueue(payload) }
 }
 
 async function measure(arrivals: Arrivals, enqueue: (index: number) => Promise<unknown>): Promise<Sample> {

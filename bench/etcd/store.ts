@@ -27,25 +27,3 @@ export interface Product {
   readonly name: string
   connect(url: string): Promise<Connection>
 }
-
-/** `BENCH_SHARE=0.01 npm run bench -- etcd` is a trial: so small a share of the messages, in one round. */
-const SHARE = Number(process.env['BENCH_SHARE'] ?? 1)
-export const isTrial = SHARE < 1
-
-export function scaled(count: number): number {
-  return Math.max(1, Math.round(count * SHARE))
-}
-
-/** One run on an own connection. */
-export async function withConnection<R>(
-  product: Product,
-  url: string,
-  work: (connection: Connection) => Promise<R>,
-): Promise<R> {
-  const connection = await product.connect(url)
-  try {
-    return await work(connection)
-  } finally {
-    await connection.close()
-  }
-}

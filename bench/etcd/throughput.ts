@@ -1,9 +1,10 @@
 /** How many messages get in, and how many get handled, in a second. */
 import { consumeAll, fill, PAYLOAD } from '../messages.js'
 import { type Contender, type Sample, type Scenario, timed } from '../runner.js'
+import { scaled, withConnection } from '../trial.js'
 import { Raw } from './raw.js'
 import type { Server } from './server.js'
-import { BATCH, type Product, type Store, scaled, withConnection } from './store.js'
+import { BATCH, type Product, type Store } from './store.js'
 
 const CEILING = 'transactions that stand for nothing'
 const BASELINE = 'one transaction per message'

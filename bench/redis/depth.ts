@@ -1,8 +1,9 @@
 /** What a message costs when many others are there. */
 import { fill, PAYLOAD, replaceAll } from '../messages.js'
 import { type Contender, type Sample, type Scenario, timed } from '../runner.js'
+import { scaled } from '../trial.js'
 import { costOf, type Server } from './server.js'
-import { type Connection, now, type Product, type Store, scaled } from './store.js'
+import { type Connection, now, type Product, type Store } from './store.js'
 
 const MESSAGES = 20_000
 const LANES = 100

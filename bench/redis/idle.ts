@@ -1,9 +1,10 @@
 /** What consumers cost that wait. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Sample, Scenario } from '../runner.js'
+import { scaled, withConnection } from '../trial.js'
 import { cpuUsOf, numberIn } from './info.js'
 import type { Server } from './server.js'
-import { type Product, scaled, withConnection } from './store.js'
+import type { Product } from './store.js'
 
 const WINDOW_MS = 10_000
 /** For all consumers to have begun. */

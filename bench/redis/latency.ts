@@ -3,9 +3,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PAYLOAD } from '../messages.js'
 import type { Sample, Scenario } from '../runner.js'
+import { scaled, withConnection } from '../trial.js'
 import { ChildConsumer } from './child.js'
 import type { Server } from './server.js'
-import { now, type Product, type Store, scaled, withConnection } from './store.js'
+import { now, type Product, type Store } from './store.js'
 
 const MESSAGES = 300
 /** Between two messages, for the consumer to be done with the first and wait again. */

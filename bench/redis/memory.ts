@@ -1,10 +1,11 @@
 /** What a message occupies on the server, and a worker after many of them. */
 import { fill } from '../messages.js'
 import type { Sample, Scenario } from '../runner.js'
+import { scaled, withConnection } from '../trial.js'
 import { ChildConsumer } from './child.js'
 import { numberIn } from './info.js'
 import type { Server } from './server.js'
-import { type Product, type Store, scaled, withConnection } from './store.js'
+import type { Product, Store } from './store.js'
 
 const READY = 100_000
 const HANDLED = 200_000

@@ -1,9 +1,10 @@
 /** How many messages several processes handle together. */
 import { fill } from '../messages.js'
 import type { Contender, Sample, Scenario } from '../runner.js'
+import { scaled, withConnection } from '../trial.js'
 import { ChildConsumer } from './child.js'
 import type { Server } from './server.js'
-import { now, type Product, scaled, withConnection } from './store.js'
+import { now, type Product } from './store.js'
 
 const LANES = 10
 const MESSAGES = 40_000

@@ -48,28 +48,6 @@ export interface Product {
   connect(address: Address): Promise<Connection>
 }
 
-/** `BENCH_SHARE=0.01 npm run bench -- redis` is a trial: so small a share of the messages, in one round. */
-const SHARE = Number(process.env['BENCH_SHARE'] ?? 1)
-export const isTrial = SHARE < 1
-
-export function scaled(count: number): number {
-  return Math.max(1, Math.round(count * SHARE))
-}
-
-/** One run on an own connection. */
-export async function withConnection<R>(
-  product: Product,
-  address: Address,
-  work: (connection: Connection) => Promise<R>,
-): Promise<R> {
-  const connection = await product.connect(address)
-  try {
-    return await work(connection)
-  } finally {
-    await connection.close()
-  }
-}
-
 /** Milliseconds of a clock that the processes of a machine share. */
 export function now(): number {
   return Number(process.hrtime.bigint()) / 1e6

@@ -2,9 +2,10 @@
 import { consumeAll, fill, PAYLOAD, type Payload } from '../messages.js'
 import type { Sample, Scenario } from '../runner.js'
 import { timed } from '../runner.js'
+import { scaled, withConnection } from '../trial.js'
 import { byHand, byHandGrouped } from './by-hand.js'
 import { costOf, type Server } from './server.js'
-import { type Product, type Store, scaled, withConnection } from './store.js'
+import type { Product, Store } from './store.js'
 
 const BATCH = 100
 const AT_ONCE = 100

@@ -80,5 +80,5 @@ it.each(Object.keys(scenarios))('%s', (name) => {
       cancelSweep({ arrivals, frames: 8, options: { latencies: delays, pipelined }, source, ...scenario })
     },
   )
-  return fc.assert(property, { numRuns: IS_WHOLE ? 100 : 15 })
+  return fc.assert(property, { numRuns: IS_WHOLE ? 100 : 30 })
 })

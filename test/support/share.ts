@@ -1,11 +1,13 @@
 import { describe, it } from 'vitest'
 import { IS_WHOLE } from './whole.js'
 
-/** Every second scenario of a suite, or every third …, beginning with one of the first. */
+/** Every n-th scenario of a suite, from `first` on. */
 export interface Share {
   readonly first: number
   readonly every: number
 }
+
+export const ALL: Share = { first: 0, every: 1 }
 
 /** What a suite registers with, of which only a share is run. In one level: a part of a concern may be nothing. */
 export function sharing({ first, every }: Share): {
@@ -30,5 +32,5 @@ export function sharing({ first, every }: Share): {
 
 /** A share where another file runs the rest on what is all but the same; all of it with `MILLRACE_WHOLE=1`. */
 export function sampled(share: Share): Share {
-  return IS_WHOLE ? { first: 0, every: 1 } : share
+  return IS_WHOLE ? ALL : share
 }

@@ -2,7 +2,7 @@
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
-  deadlineMs = 10_000,
+  deadlineMs = 4_000,
 ): Promise<void> {
   const begin = performance.now()
   while (!(await condition())) {

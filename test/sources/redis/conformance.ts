@@ -3,9 +3,7 @@ import type { Backend } from 'millrace'
 import { type RedisTarget, redisBackend } from 'millrace/redis'
 import { conformance } from 'millrace/testing'
 import { afterAll } from 'vitest'
-import { type Share, sharing } from '../../support/share.js'
-
-const ALL: Share = { first: 0, every: 1 }
+import { ALL, type Share, sharing } from '../../support/share.js'
 
 /** A set-up of real servers. */
 export interface Deployment {

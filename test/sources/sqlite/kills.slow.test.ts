@@ -1,15 +1,14 @@
-/** Processes that are killed at any instant, dozens of times, while others go on. */
+/** Processes that are killed at any instant, two hundred times, while others go on. */
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type Database from 'better-sqlite3'
 import { expect, it } from 'vitest'
 import { bundled } from '../../support/bundled.js'
 import { Child } from '../../support/child.js'
-import { IS_WHOLE } from '../../support/whole.js'
 import type { Note } from './children/churn.js'
 import { backendOn, connect, expectWhole, freshPath, queueOn } from './rig.js'
 
-const KILLS = IS_WHOLE ? 200 : 60
+const KILLS = 200
 /** Starting a process takes most of the time. */
 const AT_ONCE = 4
 
@@ -65,7 +64,7 @@ function expectNoneTwice(notes: readonly Note[]): void {
   expect(ends(notes).filter(({ id, fence }) => latest.get(id)?.fence !== fence)).toEqual([])
 }
 
-it('S6, N25, N26, B8 kills at any instant lose nothing, double nothing and damage nothing', async () => {
+it('S6, N25, N26, B8 200 kills at any instant lose nothing, double nothing and damage nothing', async () => {
   const path = freshPath()
   const queue = queueOn<string>(backendOn(path), { maxDeliveries: 1_000, leaseMs: 250 }, 'churn')
   await queue.configure({ retention: { maxOutcomes: 1_000_000 } })

@@ -272,6 +272,7 @@ export class Desk {
     const key = `${this.keys.ready}${rankOf(entry, this.meta)}`
     // What else has come since the head was read is found out by comparing with its revision.
     this.head = { ...head, candidates: [{ key, mod, entry }] }
+    if (entry.expiresAt > 0) this.noteDue(entry.expiresAt)
   }
 
   noteRace(lost: boolean): void {

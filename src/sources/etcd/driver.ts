@@ -38,7 +38,7 @@ import { Hints } from './hints.js'
 import { find, listClaimed, listDead, listPlaced, outcomeIn, statsOf } from './inspection.js'
 import { keysOf } from './keys.js'
 import { type Job, Lane, type Together } from './lane.js'
-import { isDue, lapseOwn, maintain, maintainIfDue } from './maintenance.js'
+import { isDue, lapseOwn, maintain, maintainSome } from './maintenance.js'
 import { endsOp, forgetOutlived, trimOutcomes } from './outcomes.js'
 import { ownersOps, recoverFrom, recoverOthers } from './recovery.js'
 import { type RenewInput, renew } from './renewing.js'
@@ -57,14 +57,16 @@ type Solo = () => Promise<unknown>
 /** Done by itself. */
 const SOLO = 'solo'
 const isSolo = (kind: string) => kind === SOLO
-const CONSUMING: Together = { takes: ['settle', 'claim'], until: isSolo }
+/** More than go in one transaction, or in the few that a turn takes. */
+const MOST_JOBS = 1_000
+const CONSUMING: Together = { takes: ['settle', 'claim'], most: MOST_JOBS, until: isSolo }
 
 const TOGETHER: Readonly<Record<string, Together>> = {
   // A message may need the room that a settlement before it makes.
-  enqueue: { takes: ['enqueue'], until: (kind) => isSolo(kind) || kind === 'settle' },
+  enqueue: { takes: ['enqueue'], most: MOST_JOBS, until: (kind) => isSolo(kind) || kind === 'settle' },
   settle: CONSUMING,
   claim: CONSUMING,
-  renew: { takes: ['renew'], until: isSolo },
+  renew: { takes: ['renew'], most: MOST_JOBS, until: isSolo },
 }
 
 /** One opened queue: a session of its own, which does one thing at a time. */
@@ -166,7 +168,7 @@ export class EtcdDriver implements QueueDriver {
   }
 
   stats(): Reply<QueueStats> {
-    const doDue = () => this.#alonely(() => maintainIfDue(this.#desk))
+    const doDue = () => this.#alonely(() => maintainSome(this.#desk))
     return this.#run(() => statsOf(this.#desk, doDue))
   }
 
@@ -281,9 +283,9 @@ export class EtcdDriver implements QueueDriver {
     return lapseOwn(this.#desk)
   }
 
-  /** Sees to it that claims lapse in time which nobody renews. */
-  #watchClaims(): void {
-    const at = this.#desk.lapsesAt
+  /** Sees to it that claims lapse in time which nobody renews; not before an instant where that has just failed. */
+  #watchClaims(from = 0): void {
+    const at = Math.max(from, this.#desk.lapsesAt)
     if (at === Number.POSITIVE_INFINITY || (this.#timer && this.#timerAt <= at) || !this.#isOpen) return
     clearTimeout(this.#timer)
     this.#timerAt = at
@@ -292,7 +294,7 @@ export class EtcdDriver implements QueueDriver {
         this.#timer = undefined
         this.#ask<Solo, unknown>(SOLO, () => this.#lapse()).then(
           () => this.#watchClaims(),
-          () => this.#watchClaims(),
+          () => this.#watchClaims(performance.now() + LAPSE_AGAIN_MS),
         )
       },
       Math.min(Math.max(1, at - performance.now()), LONGEST_TIMER_MS),
@@ -328,7 +330,7 @@ export class EtcdDriver implements QueueDriver {
   #upToDate<O>(work: () => Promise<O>): Promise<O> {
     return this.#run(async () => {
       const { results } = await this.#desk.read(...this.#desk.dueOps())
-      if (isDue(this.#desk.dueIn(results))) await this.#alonely(() => maintainIfDue(this.#desk))
+      if (isDue(this.#desk.dueIn(results))) await this.#alonely(() => maintainSome(this.#desk))
       return work()
     })
   }
@@ -346,3 +348,5 @@ export class EtcdDriver implements QueueDriver {
 const CLOSE_MS = 800
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 const RECOVERY_SPREAD_MS = 60
+/** A store that refuses to let claims lapse is asked again so much later. */
+const LAPSE_AGAIN_MS = 1_000

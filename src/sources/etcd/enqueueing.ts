@@ -8,7 +8,7 @@ import { BackendUnavailableError, LimitError, MillraceError, QueueFullError, Uns
 import { sizeOf } from '../local/admission.js'
 import type { Change } from './change.js'
 import type { Compare, KeyValue, Op, Result } from './client.js'
-import type { Arrivals, Desk, StoredArrivals } from './desk.js'
+import type { Arrivals, Candidate, Desk, StoredArrivals } from './desk.js'
 import { type Entry, encodeMessage, entryFor, entryRow, headerOf } from './entry.js'
 import { arrivalText, fixed, INSTANT_DIGITS } from './keys.js'
 import type { Failed, Job } from './lane.js'
@@ -95,8 +95,9 @@ class Storing {
   async run(): Promise<void> {
     const messages = this.#jobs.reduce((sum, { input }) => sum + input.length, 0)
     for (let maintained = false; ; ) {
-      if (messages > MAX_COMPARED) await this.#readIds()
-      const done = await this.#step(messages <= MAX_COMPARED)
+      const compareIds = messages <= this.#mostCompared
+      if (!compareIds) await this.#readIds()
+      const done = await this.#step(compareIds)
       if (done === true) return
       if (done === 'full' && !maintained) {
         // What is past its time takes no room, and neither does what is there already.
@@ -112,6 +113,10 @@ class Storing {
       }
       if (this.#losses > 2) await sleep(Math.random() * Math.min(this.#losses, 10))
     }
+  }
+
+  get #mostCompared(): number {
+    return this.#desk.meta.settings.limits.whenFull === 'dropOldest' ? MAX_VICTIMS : MAX_COMPARED
   }
 
   /** Whether all is done; `'full'` where there is no room as long as nothing is done about what is past its time. */
@@ -143,6 +148,8 @@ class Storing {
     for (const job of this.#jobs.filter(({ asked }) => asked.isOpen)) {
       const statuses = await admission.add(job.input)
       if (admission.outdated) return false
+      // What is stored with those before it may be what makes room for it.
+      if (statuses instanceof QueueFullError && admission.messages.length > 0) break
       if (statuses instanceof QueueFullError && !this.#lastWord) return 'full'
       if (statuses instanceof MillraceError) job.asked.fail(statuses)
       else stored.push({ job, statuses })
@@ -231,7 +238,9 @@ export class Admission {
   readonly #known: ReadonlySet<string>
   readonly #seen = new Set<string>()
   readonly #ops: Op[] = []
-  readonly #victims: Compare[] = []
+  readonly #victims: Candidate[] = []
+  /** Bytes of those. */
+  #freed = 0
   #dueAt = 0
   #single: Entry | undefined
   #ready = 0
@@ -264,7 +273,11 @@ export class Admission {
   /** What has to hold for all of this. */
   compare(): Compare[] {
     const { keys } = this.#desk
-    return [modIs(keys.meta, this.#change.meta.mod), modIs(keys.arrivals, this.#arrivals.mod), ...this.#victims]
+    return [
+      modIs(keys.meta, this.#change.meta.mod),
+      modIs(keys.arrivals, this.#arrivals.mod),
+      ...this.#victims.map(({ key, mod }) => modIs(key, mod)),
+    ]
   }
 
   ops(): Op[] {
@@ -345,34 +358,39 @@ export class Admission {
 
   #exceeded(held: Leaving, wanted: Leaving, leaving: Leaving): 'maxLength' | 'maxBytes' | undefined {
     const { maxLength, maxBytes } = this.#desk.meta.settings.limits
-    const length = held.length + this.messages.length + wanted.length - leaving.length
-    const bytes = held.bytes + this.#bytes + wanted.bytes - leaving.bytes
+    const length = held.length + this.messages.length + wanted.length - leaving.length - this.#victims.length
+    const bytes = held.bytes + this.#bytes + wanted.bytes - leaving.bytes - this.#freed
     if (maxLength !== null && length > maxLength) return 'maxLength'
     return maxBytes !== null && bytes > maxBytes ? 'maxBytes' : undefined
   }
 
   async #dropOldest(held: Leaving, wanted: Leaving, leaving: Leaving, full: QueueFullError) {
     let { length, bytes } = leaving
-    const victims: { readonly key: string; readonly mod: number; readonly entry: { readonly size: number } }[] = []
+    const victims: Candidate[] = []
+    const dropped = new Set(this.#victims.map(({ key }) => key))
     for (const oldest of await oldestReady(this.#desk, MAX_VICTIMS)) {
+      if (dropped.has(oldest.key)) continue
       length += 1
       bytes += oldest.entry.size
       victims.push(oldest)
-      if (this.#exceeded(held, wanted, { length, bytes }) === undefined) {
-        for (const { key, mod, entry } of victims as Awaited<ReturnType<typeof oldestReady>>) {
-          this.#victims.push(modIs(key, mod))
-          this.#change.takeOff('ready', key, entry)
-          this.#change.record.count('dropped')
-          this.#change.forget(entry)
-        }
-        return undefined
-      }
+      if (this.#exceeded(held, wanted, { length, bytes }) !== undefined) continue
+      for (const victim of victims) this.#drop(victim)
+      return undefined
     }
     return full
   }
+
+  #drop(victim: Candidate): void {
+    const { key, entry } = victim
+    this.#victims.push(victim)
+    this.#freed += entry.size
+    this.#change.takeOff('ready', key, entry)
+    this.#change.record.count('dropped')
+    this.#change.forget(entry)
+  }
 }
 
-/** The most messages that one transaction drops to make room. */
+/** The most messages that one transaction drops to make room; each is a condition, as is each id that is compared. */
 const MAX_VICTIMS = 60
 
 interface Leaving {

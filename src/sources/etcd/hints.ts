@@ -219,7 +219,9 @@ class Watching {
 
   #listener(): WatchListener & { isOver(): boolean } {
     let over = false
-    const alive = () => this.#listen(() => this.#askForSign(listener))
+    const alive = () => {
+      if (!over && !this.#isOver) this.#listen(() => this.#askForSign(listener))
+    }
     const listener = {
       isOver: () => over,
       started: () => {

@@ -23,11 +23,13 @@ export type Failed = (job: object, error: unknown) => void
 /** What may be done together with the first of a kind, though it was asked for later. */
 export interface Together {
   readonly takes: readonly string[]
+  /** So many at most. */
+  readonly most: number
   /** What it may not overtake. */
   readonly until: (kind: string) => boolean
 }
 
-const ALONE: Together = { takes: [], until: () => true }
+const ALONE: Together = { takes: [], most: 1, until: () => true }
 
 export class Lane {
   readonly #works: Readonly<Record<string, Work>>
@@ -99,19 +101,25 @@ export class Lane {
       for (const job of this.#running) this.#end(job, error)
     }
     // What there was no room for is the next to be done.
-    this.#waiting.unshift(...this.#running.filter(({ asked }) => asked.isOpen))
+    this.#waiting = [...this.#running.filter(({ asked }) => asked.isOpen), ...this.#waiting]
     this.#running = []
   }
 
   /** The first, and what goes with it of what was asked for after it. */
   #takeTogether(): Job[] {
     const { kind } = this.#waiting[0] as Job
-    const { takes, until } = this.#together[kind] ?? ALONE
-    const end = this.#waiting.findIndex((job, index) => index > 0 && until(job.kind))
-    const before = this.#waiting.slice(0, end < 0 ? this.#waiting.length : end)
-    const taken = new Set(before.filter((job, index) => index === 0 || takes.includes(job.kind)))
-    this.#waiting = this.#waiting.filter((job) => !taken.has(job))
-    return [...taken]
+    const { takes, most, until } = this.#together[kind] ?? ALONE
+    const taken: Job[] = []
+    const passed: Job[] = []
+    let at = 0
+    for (; at < this.#waiting.length && taken.length < most; at += 1) {
+      const job = this.#waiting[at] as Job
+      if (at > 0 && until(job.kind)) break
+      if (at === 0 || takes.includes(job.kind)) taken.push(job)
+      else passed.push(job)
+    }
+    this.#waiting = [...passed, ...this.#waiting.slice(at)]
+    return taken
   }
 
   #end(job: Job, error: unknown): void {

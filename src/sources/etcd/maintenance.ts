@@ -43,12 +43,6 @@ export function nothingDue({ keys }: Desk): Compare[] {
   }))
 }
 
-/** Does what is due if anything is, up to a bound. */
-export async function maintainIfDue(desk: Desk): Promise<void> {
-  const { results } = await desk.read(...desk.dueOps())
-  if (isDue(desk.dueIn(results))) await maintainSome(desk)
-}
-
 /** Does what is due, up to a bound. */
 export async function maintainSome(desk: Desk): Promise<void> {
   for (let step = 0; step < MOST_STEPS && (await maintain(desk)) > 0; step += 1) {}

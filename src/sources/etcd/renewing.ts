@@ -12,7 +12,6 @@ import type { Job } from './lane.js'
 import type { Holder } from './leases.js'
 import { leaseFor, type Page } from './page.js'
 import { encode } from './record.js'
-import { SessionRecord } from './session-record.js'
 import { now } from './time.js'
 import { get, only, packed, present, put } from './txn.js'
 
@@ -36,10 +35,7 @@ async function lookAgain(desk: Desk): Promise<void> {
   const { session } = desk
   const stored = only((await desk.read(get(session.key))).results[0])
   if ((stored?.mod ?? 0) === session.mod) return
-  session.adopt(
-    stored ? SessionRecord.decode(stored.value) : SessionRecord.empty(session.record.turn),
-    stored?.mod ?? 0,
-  )
+  session.adoptStored(stored)
   desk.prune()
 }
 

@@ -33,6 +33,15 @@ export const expiry: Concern = {
       assert.equal((await queue.outcome('a')).state, 'dead')
     }),
 
+    scenario('X23', 'a message that expires before anybody looks again is delivered to nobody', async (bench) => {
+      const queue = bench.queue()
+      assert.equal(await queue.tryReceive(), undefined)
+      await queue.enqueue('a', { ttlMs: 50 })
+      await pass(100)
+      assert.equal(await queue.tryReceive(), undefined)
+      await assertDepth(queue, { ready: 0, expiredTotal: 1 })
+    }),
+
     scenario('X23', 'a message is not expired before its time', async (bench) => {
       const queue = bench.queue()
       await queue.enqueue('a', { ttlMs: 30_000 })

@@ -68,6 +68,17 @@ export const limits: Concern = {
       assert.deepEqual(await payloads(queue), ['d', 'e', 'f'])
     }),
 
+    scenario(
+      'M2',
+      'of several that come at once into a full queue each drops one, and none is counted twice',
+      async (bench) => {
+        const queue = await full(bench, { maxLength: 3, whenFull: 'dropOldest' }, ['a', 'b', 'c'])
+        await Promise.all(range(8).map((n) => queue.enqueue(String(n))))
+        await assertDepth(queue, { ready: 3, droppedTotal: 8, enqueuedTotal: 11 })
+        assert.deepEqual(await payloads(queue), ['5', '6', '7'])
+      },
+    ),
+
     scenario('M2', 'the oldest is dropped whatever its priority', async (bench) => {
       const queue = bench.queue({ limits: { maxLength: 2, whenFull: 'dropOldest' } })
       await queue.enqueue('slow and old', { priority: 9 })

@@ -4,12 +4,14 @@ import { describe, expect, it } from 'vitest'
 import type { Op } from '../../../src/sources/etcd/client.js'
 import { asBackendError, isLeaseGone, isOutOfSpace } from '../../../src/sources/etcd/errors.js'
 import { endOf, keysOf } from '../../../src/sources/etcd/keys.js'
+import { Lane, type Work } from '../../../src/sources/etcd/lane.js'
 import { Members } from '../../../src/sources/etcd/members.js'
 import { leaseFor } from '../../../src/sources/etcd/page.js'
 import { decode, decodeWithBytes, encode, encodeWithBytes } from '../../../src/sources/etcd/record.js'
 import { deadlineFor } from '../../../src/sources/etcd/session.js'
 import { SessionRecord, sumOf } from '../../../src/sources/etcd/session-record.js'
 import { SlewedClock } from '../../../src/sources/etcd/time.js'
+import { TokenBook } from '../../../src/sources/etcd/tokens.js'
 import { bytesOf, packed, put } from '../../../src/sources/etcd/txn.js'
 import { DueWindow, ReadyWindow } from '../../../src/sources/etcd/windows.js'
 
@@ -192,5 +194,23 @@ describe('windows', () => {
     expect(window.end < 'q/d0').toBe(true)
     // Nothing found within it says that nothing is due for so long.
     expect(window.note(0, 0)).toBeGreaterThanOrEqual(due)
+  })
+})
+
+describe('a lane', () => {
+  it('takes a burst of any size', async () => {
+    const most: number[] = []
+    const work: Work = async (jobs) => {
+      most.push(jobs.length)
+      for (const { asked } of jobs) asked.succeed(undefined)
+    }
+    const lane = new Lane(
+      { burst: work },
+      { burst: { takes: ['burst'], most: 1_000, until: () => false } },
+      new TokenBook(),
+    )
+    const asked = Array.from({ length: 200_000 }, (_, index) => lane.ask('burst', index))
+    await Promise.all(asked)
+    expect(new Set(most)).toEqual(new Set([1_000]))
   })
 })

@@ -8,11 +8,11 @@ import type { Change, Death } from './change.js'
 import type { Compare, KeyValue } from './client.js'
 import type { Arrivals, Desk, StoredArrivals } from './desk.js'
 import { readBound } from './enqueueing.js'
-import { decodeEntry, decodeMessage, type Entry, type EntryRow, entryOf } from './entry.js'
+import { decodeMessage, type Entry, type EntryRow, entryOf } from './entry.js'
 import { type ClaimedRow, claimedRows, find } from './inspection.js'
+import { readableOf } from './maintenance.js'
 import { encodeMeta, type Meta, unnamed, withSettings } from './meta.js'
-import { forgetOutlived } from './outcomes.js'
-import { reckonAnew } from './reckoning.js'
+import { forgetOutlived, noteEnded } from './outcomes.js'
 import { decode, encode } from './record.js'
 import type { SessionRecord } from './session-record.js'
 import { get, head, modIs, only, packed, put, remove } from './txn.js'
@@ -30,10 +30,8 @@ export function adoptSettings(desk: Desk, proposed: Partial<SharedSettings>): Pr
   })
 }
 
-export async function configure(desk: Desk, changes: Partial<SharedSettings>): Promise<SharedSettings> {
-  const stored = await changeMeta(desk, (meta) => withSettings(meta, changes))
-  if (changes.ageing !== undefined) await reckonAnew(desk)
-  return stored
+export function configure(desk: Desk, changes: Partial<SharedSettings>): Promise<SharedSettings> {
+  return changeMeta(desk, (meta) => withSettings(meta, changes))
 }
 
 export async function setPaused(desk: Desk, paused: boolean): Promise<void> {
@@ -77,7 +75,7 @@ async function until<R>(desk: Desk, plan: () => Promise<Step<R> | { readonly res
     if (outcome.kind === 'done') desk.session.adopt(step.draft, outcome.revision)
     if (outcome.kind === 'done' || outcome.kind === 'repeated') {
       if (outcome.kind === 'done' && step.arrivals) desk.noteArrived({ ...step.arrivals, mod: outcome.revision })
-      desk.outcomes.ended(step.change.outcomes.length)
+      noteEnded(desk, step.change, outcome)
       desk.prune()
       return step.result
     }
@@ -152,15 +150,15 @@ function purgeSome(desk: Desk, state: PurgeState, limit: number): Promise<number
     const { results } = await desk.read(get(desk.keys.meta), head(desk.keys[state], limit))
     desk.noteMeta(only(results[0]))
     const { kvs = [] } = results[1] ?? {}
-    if (kvs.length === 0) return { result: 0 }
+    const found = await readableOf(desk, kvs, state)
+    if (found.length === 0) return { result: kvs.length }
     const draft = desk.session.record.draft('itself')
     const change = desk.change(draft)
-    for (const { key, value } of kvs) {
-      const entry = decodeEntry(value)
+    for (const { key, entry } of found) {
       change.takeOff(state, key, entry)
       drop(change, entry)
     }
-    return { draft, change, compare: kvs.map(({ key, mod }) => modIs(key, mod)), result: kvs.length }
+    return { draft, change, compare: found.map(({ key, mod }) => modIs(key, mod)), result: found.length }
   })
 }
 

@@ -11,7 +11,7 @@ import type { Compare, Op, Result } from './client.js'
 import type { Desk, Held } from './desk.js'
 import { Admission, checkBatch } from './enqueueing.js'
 import { maintain } from './maintenance.js'
-import { forgetOutlived } from './outcomes.js'
+import { forgetOutlived, noteEnded } from './outcomes.js'
 import { settleOne } from './settling.js'
 import { absent, get, modIs, nested, only, packed } from './txn.js'
 
@@ -22,8 +22,18 @@ const MAX_CARRIED = 60
 /** Carries out commands one after the other. */
 export async function settleCarrying(desk: Desk, commands: readonly SettleCommand[]): Promise<SettleResult[]> {
   const results: SettleResult[] = []
-  for (const command of commands) results.push(await new Carrying(desk, command).run())
+  for (const command of commands) results.push(await carryOut(desk, command))
   return results
+}
+
+/** What was carried out before it has been: so a store that does not answer is asked until it does, and a refusal is its own. */
+async function carryOut(desk: Desk, command: SettleCommand): Promise<SettleResult> {
+  try {
+    return await desk.patiently(() => new Carrying(desk, command).run())
+  } catch (error) {
+    if (error instanceof BackendUnavailableError || !(error instanceof MillraceError)) throw error
+    return { state: 'refused', error }
+  }
 }
 
 interface Parcel {
@@ -72,7 +82,6 @@ class Carrying {
     const result = packs.length === 0 ? settleOne(desk, change, this.#command) : this.#end(change, held)
     const isDone = await this.#commit(change, packs)
     if (!isDone) return undefined
-    desk.outcomes.ended(change.outcomes.length)
     desk.claims.delete(held.token)
     return result
   }
@@ -91,6 +100,7 @@ class Carrying {
     })
     if (outcome.kind === 'done') {
       desk.session.adopt(draft, outcome.revision)
+      noteEnded(desk, change, outcome)
       for (const { to, change: theirs, admission } of packs) {
         if (to !== desk) to.session.adopt(theirs.record, outcome.revision)
         admission.applied(outcome.revision)
@@ -98,7 +108,10 @@ class Carrying {
       return true
     }
     // What is known of the queues is of before, which the next transaction will find.
-    if (outcome.kind === 'repeated') return true
+    if (outcome.kind === 'repeated') {
+      noteEnded(desk, change, outcome)
+      return true
+    }
     desk.prune()
     if (outcome.kind === 'changed') return false
     for (const [index, { to }] of packs.entries()) await this.#learn(to, outcome.results[index]?.results ?? [])

@@ -20,7 +20,7 @@ import type { Desk, Head, Held } from './desk.js'
 import { entryOf } from './entry.js'
 import type { Job } from './lane.js'
 import { dropUnreadable, isDue, maintain } from './maintenance.js'
-import { type Trim, trimmedOwn, trimOwn } from './outcomes.js'
+import { type Cut, cutCompare, noteEnded, trimOwn } from './outcomes.js'
 import { leaseFor, type Page } from './page.js'
 import { buryLost, type Claimed, claimOf, readPayloads } from './payloads.js'
 import { decode } from './record.js'
@@ -28,7 +28,7 @@ import { recoverNowAndThen } from './recovery.js'
 import type { SessionRecord } from './session-record.js'
 import { type Settled, type SettleInput, Settlements } from './settlements.js'
 import { now } from './time.js'
-import { get, modIs, only, packed } from './txn.js'
+import { get, only, packed } from './txn.js'
 import { Wishes } from './wishes.js'
 
 export type ConsumeJob = Job<SettleInput | ClaimRequest, unknown>
@@ -143,20 +143,20 @@ class Turn {
     const draft = desk.session.record.draft('itself')
     const change = desk.change(draft)
     const settled = this.#settlements.carryOut(desk, change)
-    const trim = trimOwn(desk, change)
+    const cut = trimOwn(desk, change)
     // What comes back may be in front of what we know of.
     const mayClaim = settled.isAll && change.news?.ready !== true && !desk.meta.paused
     const claiming = mayClaim && known ? await this.#plan(known, draft, settled) : undefined
     if (claiming === undefined && settled.changesNothing) return this.#concludeUnchanged(settled)
     const ops = packed(change.finished(), MOST_GROUPS)
     const main = claiming && known ? claimOp(desk, known, claiming) : desk.session.putOf(draft)
-    const results = await this.#commit([...ops, main], trim, claiming)
+    const results = await this.#commit([...ops, main], cut, claiming)
     if (results === undefined) return undefined
     this.#settlements.conclude(desk, settled)
     if (results === 'repeated') return undefined
     const { answers, revision } = results
     desk.session.adopt(draft, revision)
-    trimmedOwn(desk, change, trim, revision)
+    noteEnded(desk, change, results, cut)
     if (change.news?.dueAt) desk.noteDue(change.news.dueAt)
     if (claiming) await this.#claimed(claiming, answers[ops.length] as Result, revision)
     if (this.#wishes.isEmpty) return undefined
@@ -179,17 +179,16 @@ class Turn {
   }
 
   /** Undefined where nothing was done and all has to be made again. */
-  async #commit(ops: readonly Op[], trim: Trim, claiming: Claiming | undefined) {
+  async #commit(ops: readonly Op[], cut: Cut, claiming: Claiming | undefined) {
     const desk = this.#desk
     const look = this.#wishes.isEmpty ? [] : desk.lookOps(windowFor(this.#wishes.total))
-    const compare = trim.pages.map(({ key, mod }) => modIs(key, mod))
-    const outcome = await desk.session.commit({ compare, success: [...ops, ...look], failure: [] })
+    const outcome = await desk.session.commit({ compare: cutCompare(cut), success: [...ops, ...look], failure: [] })
     if (outcome.kind === 'done') return { answers: outcome.results, revision: outcome.revision }
     desk.prune()
     desk.outcomes.forgetOwn()
     if (outcome.kind !== 'repeated') return undefined
     desk.outcomes.known = undefined
-    if (claiming?.draft.turn === outcome.record.turn) await this.#recall(claiming, outcome.record)
+    if (claiming) await this.#recall(claiming, outcome.record)
     return 'repeated' as const
   }
 
@@ -222,7 +221,7 @@ class Turn {
   async #grant(claiming: Claiming, { window, payloads }: Granted, revision: number): Promise<void> {
     const desk = this.#desk
     const rows = window.map(({ entry, key }) => ({ entry: handedOver(entry), place: placeOf(desk.keys.root, key) }))
-    await this.#deliver(claiming, rows, payloads ?? (await readPayloads(desk, rows)), revision)
+    await this.#deliver(claiming, rows, revision, payloads)
   }
 
   /** The claims of a transaction whose answer was lost. */
@@ -235,28 +234,32 @@ class Turn {
     if (stored === undefined) return
     const page = decode<Page>(stored.value, 'a page of claims')
     const rows = page.rows.map((row, index) => ({ entry: entryOf(row), place: page.places[index] ?? '' }))
-    await this.#deliver(claiming, rows, await readPayloads(desk, rows), stored.create)
+    await this.#deliver(claiming, rows, stored.create)
   }
 
   async #deliver(
     { terms, holder, page }: Claiming,
     rows: readonly Claimed[],
-    payloads: readonly (Buffer | undefined)[],
     revision: number,
+    known?: readonly (Buffer | undefined)[],
   ): Promise<void> {
     const desk = this.#desk
     const until = performance.now() + terms.leaseMs
-    const lost: Held[] = []
-    rows.forEach(({ entry, place }, index) => {
+    const { take: taken, consumer } = terms
+    const granted = rows.map(({ entry, place }, index): Held => {
       const token = `${desk.session.name}.${page}.${index}`
-      const { take: taken, consumer } = terms
-      const held: Held = { id: entry.id, token, page, index, entry, place, taken, consumer, holder, until }
+      return { id: entry.id, token, page, index, entry, place, taken, consumer, holder, until }
+    })
+    // Before anything else can fail: so they lapse in time, whatever comes of them.
+    for (const held of granted) desk.claims.set(held.token, held)
+    desk.host.onClaims()
+    const payloads = known ?? (await readPayloads(desk, rows))
+    const lost: Held[] = []
+    for (const [index, held] of granted.entries()) {
       const claim = claimOf(held, payloads[index], revision * 128 + index, terms.leaseMs)
-      desk.claims.set(token, held)
       if (claim) this.#wishes.grant(claim)
       else lost.push(held)
-    })
-    desk.host.onClaims()
+    }
     this.#wishes.answerFull()
     if (lost.length > 0) await buryLost(desk, lost)
   }

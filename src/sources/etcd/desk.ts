@@ -4,10 +4,10 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LeaseState } from '../../driver.js'
-import { BackendUnavailableError, StoreVersionError } from '../../errors.js'
+import { BackendUnavailableError } from '../../errors.js'
 import { Change } from './change.js'
 import type { EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
-import { decodeEntry, type Entry, type EntryRow, entryOf } from './entry.js'
+import { type Entry, type EntryRow, entryOf, readableEntry } from './entry.js'
 import type { Seen } from './folding.js'
 import { arrivalText, COUNT_DIGITS, endOf, fixed, INSTANT_DIGITS, type Keys, keysOf } from './keys.js'
 import { type Holder, Leases } from './leases.js'
@@ -239,7 +239,7 @@ export class Desk {
     const candidates: Candidate[] = []
     const unreadable: { key: string; mod: number }[] = []
     for (const { key, mod, value } of ready?.kvs ?? []) {
-      const entry = readable(value)
+      const entry = readableEntry(value)
       if (entry) candidates.push({ key, mod, entry })
       else unreadable.push({ key, mod })
     }
@@ -337,16 +337,6 @@ export class Desk {
   /** Where something stands that arrives with the next transaction. */
   arrival(index: number): string {
     return arrivalText({ turn: this.arrivals.turn + 1, index })
-  }
-}
-
-/** What somebody has written by hand must not stop a queue. */
-function readable(value: Buffer): Entry | undefined {
-  try {
-    return decodeEntry(value)
-  } catch (error) {
-    if (error instanceof StoreVersionError) throw error
-    return undefined
   }
 }
 

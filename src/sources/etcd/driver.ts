@@ -40,6 +40,7 @@ import { keysOf } from './keys.js'
 import { type Job, Lane, type Together } from './lane.js'
 import { isDue, lapseOwn, maintain, maintainSome } from './maintenance.js'
 import { endsOp, forgetOutlived, trimOutcomes } from './outcomes.js'
+import { reckonSome } from './reckoning.js'
 import { ownersOps, recoverFrom, recoverOthers } from './recovery.js'
 import { type RenewInput, renew } from './renewing.js'
 import { now } from './time.js'
@@ -128,11 +129,18 @@ export class EtcdDriver implements QueueDriver {
   }
 
   configure(changes: Partial<SharedSettings>): Reply<SharedSettings> {
-    return this.#alonely(async () => {
-      const stored = await configure(this.#desk, changes)
+    return this.#configure(changes)
+  }
+
+  /** Places are reckoned a few at a time: what else is asked for meanwhile goes in between. */
+  async #configure(changes: Partial<SharedSettings>): Promise<SharedSettings> {
+    const stored = await this.#alonely(async () => {
+      const settings = await configure(this.#desk, changes)
       await trimOutcomes(this.#desk)
-      return stored
+      return settings
     })
+    while (changes.ageing !== undefined && (await this.#alonely(() => reckonSome(this.#desk))) !== 0) {}
+    return stored
   }
 
   enqueue(batch: readonly NewMessage[], token: RequestToken): Reply<readonly EnqueueStatus[]> {

@@ -4,7 +4,7 @@
  */
 import type { NewMessage } from '../../driver.js'
 import { sizeOf } from '../local/admission.js'
-import { decode, decodeWithBytes, encode, encodeWithBytes } from './record.js'
+import { decode, decodeWithBytes, encode, encodeWithBytes, readable } from './record.js'
 
 export interface Entry {
   readonly id: string
@@ -70,6 +70,11 @@ export function encodeEntry(entry: Entry): Buffer {
 
 export function decodeEntry(stored: Buffer): Entry {
   return entryOf(decode<EntryRow>(stored, 'a place of the queue'))
+}
+
+/** Undefined for what somebody has written by hand, which must not stop a queue. Throws for a newer form. */
+export function readableEntry(stored: Buffer): Entry | undefined {
+  return readable(() => decodeEntry(stored))
 }
 
 /** How a message ended, where that is not a plain ack. */

@@ -10,12 +10,12 @@ import type {
   StoredOutcome,
 } from '../../driver.js'
 import type { Death } from './change.js'
-import type { KeyValue, Op, Result, TxnReply } from './client.js'
+import type { KeyValue, Op, Result } from './client.js'
 import type { Desk } from './desk.js'
-import { decodeEntry, decodeMessage, type Entry, type EntryRow, entryOf, type Header } from './entry.js'
+import { decodeEntry, decodeMessage, type Entry, type EntryRow, entryOf, type Header, readableEntry } from './entry.js'
 import { after, endOf, INSTANT_DIGITS } from './keys.js'
 import { isDue } from './maintenance.js'
-import { candidateOf, type Front, oldestBehind } from './oldest.js'
+import { candidatesIn, type Front, oldestBehind } from './oldest.js'
 import type { Page } from './page.js'
 import { decode } from './record.js'
 import { type Counts, SessionRecord, sumOf } from './session-record.js'
@@ -48,7 +48,7 @@ async function readNumbers(desk: Desk): Promise<Numbers> {
   const { results } = await desk.read(get(desk.keys.meta), desk.sessionsOp(), op, ...desk.dueOps())
   desk.noteMeta(only(results[0]))
   const { kvs = [], more = false } = results[2] ?? {}
-  const front = { candidates: kvs.map(candidateOf), isAll: isWhole && !more }
+  const front = { candidates: candidatesIn(kvs), isAll: isWhole && !more }
   return { sum: sumOf(desk.recordsIn(results[1])), front, dueAt: desk.dueIn(results.slice(3)) }
 }
 
@@ -79,10 +79,10 @@ export async function listPlaced(
 ): Promise<Paged<StoredMessage>> {
   const prefix = desk.keys[state]
   const from = cursor === undefined ? prefix : after(`${prefix}${cursor}`)
-  const reply = await desk.read(range(from, endOf(prefix), Math.min(limit, MAX_PAGE)))
-  const { kvs = [], more = false } = reply.results[0] ?? {}
-  const placed = kvs.map((stored) => ({ key: stored.key, entry: decodeEntry(stored.value) }))
-  const read = await withPayloads(desk, placed, reply)
+  const { results } = await desk.read(range(from, endOf(prefix), Math.min(limit, MAX_PAGE)))
+  const { kvs = [], more = false } = results[0] ?? {}
+  const placed = kvs.map((stored) => ({ key: stored.key, entry: readableEntry(stored.value) }))
+  const read = await withPayloads(desk, placed)
   const items = read.map(({ key, entry, header, bytes }): StoredMessage => {
     const shown = shownMessage(entry, header, bytes, state)
     return state === 'delayed'
@@ -239,7 +239,6 @@ interface WithPayload {
 async function withPayloads(
   desk: Desk,
   placed: readonly { readonly key: string; readonly entry: Entry | undefined }[],
-  _reply?: TxnReply,
 ): Promise<WithPayload[]> {
   let bytes = 0
   const wanted: { readonly key: string; readonly entry: Entry; readonly at: number }[] = []

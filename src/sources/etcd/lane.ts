@@ -101,7 +101,7 @@ export class Lane {
       for (const job of this.#running) this.#end(job, error)
     }
     // What there was no room for is the next to be done.
-    this.#waiting = [...this.#running.filter(({ asked }) => asked.isOpen), ...this.#waiting]
+    this.#putFirst(this.#running.filter(({ asked }) => asked.isOpen))
     this.#running = []
   }
 
@@ -118,8 +118,14 @@ export class Lane {
       if (at === 0 || takes.includes(job.kind)) taken.push(job)
       else passed.push(job)
     }
-    this.#waiting = [...passed, ...this.#waiting.slice(at)]
+    this.#waiting.splice(0, at)
+    this.#putFirst(passed)
     return taken
+  }
+
+  /** Copies all that waits only where there is something to put before it: a burst is long. */
+  #putFirst(jobs: readonly Job[]): void {
+    if (jobs.length > 0) this.#waiting = [...jobs, ...this.#waiting]
   }
 
   #end(job: Job, error: unknown): void {

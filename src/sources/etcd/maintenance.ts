@@ -4,9 +4,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Change } from './change.js'
 import type { Compare, KeyValue } from './client.js'
-import type { Desk, Held, StoredArrivals } from './desk.js'
-import { decodeEntry, type Entry } from './entry.js'
+import type { Candidate, Desk, Held, StoredArrivals } from './desk.js'
+import type { Entry } from './entry.js'
 import { fixed, INSTANT_DIGITS } from './keys.js'
+import { candidatesIn } from './oldest.js'
+import { noteEnded } from './outcomes.js'
 import { decode, encode } from './record.js'
 import { now } from './time.js'
 import { get, modIs, only, packed, put, range, remove } from './txn.js'
@@ -75,7 +77,8 @@ async function readDue(desk: Desk): Promise<Due[]> {
   const expired = await readExpired(desk, results[3]?.kvs ?? [])
   const gone = new Set(expired.map(({ key }) => key))
   const delayed = (results[2]?.kvs ?? []).filter(({ key }) => !gone.has(key))
-  return [...expired, ...delayed.map((stored) => dueOf(desk, stored, 'delayed', false))]
+  const found = await readableOf(desk, delayed, 'delayed')
+  return [...expired, ...found.map((one) => dueOf(desk, one, 'delayed', false))]
 }
 
 async function readExpired(desk: Desk, stored: readonly KeyValue[]): Promise<Due[]> {
@@ -84,13 +87,12 @@ async function readExpired(desk: Desk, stored: readonly KeyValue[]): Promise<Due
   const places = stored.map(({ value }) => decode<string>(value, 'a time to live'))
   const { results } = await desk.read(...places.map((place) => get(`${keys.root}${place}`)))
   const expired: Due[] = []
-  const orphans: KeyValue[] = []
-  results.forEach((result, index) => {
-    const found = only(result)
-    const state = places[index]?.startsWith('r/') ? 'ready' : 'delayed'
-    if (found) expired.push(dueOf(desk, found, state, true))
-    else orphans.push(stored[index] as KeyValue)
-  })
+  const orphans = stored.filter((_, index) => only(results[index]) === undefined)
+  const found = results.flatMap(({ kvs }) => kvs)
+  for (const state of ['ready', 'delayed'] as const) {
+    const ofState = found.filter(({ key }) => key.startsWith(keys[state]))
+    for (const one of await readableOf(desk, ofState, state)) expired.push(dueOf(desk, one, state, true))
+  }
   // Of messages that are not there. One that is put again meanwhile is left alone.
   for (const { key, mod } of orphans) {
     await desk.host
@@ -100,10 +102,10 @@ async function readExpired(desk: Desk, stored: readonly KeyValue[]): Promise<Due
   return expired
 }
 
-function dueOf(desk: Desk, { key, mod, value }: KeyValue, state: Due['state'], expires: boolean): Due {
+function dueOf(desk: Desk, { key, mod, entry }: Candidate, state: Due['state'], expires: boolean): Due {
   const dueAt =
     state === 'delayed' ? Number.parseInt(key.slice(desk.keys.delayed.length).slice(0, INSTANT_DIGITS), 16) : 0
-  return { state, key, mod, entry: decodeEntry(value), dueAt, expires }
+  return { state, key, mod, entry, dueAt, expires }
 }
 
 /** How many were moved; undefined if others have changed something of it. */
@@ -127,9 +129,9 @@ async function move(desk: Desk, due: readonly Due[]): Promise<number | undefined
   const compare = [modIs(keys.meta, meta.mod), ...due.map(({ key, mod }) => modIs(key, mod))]
   if (promoted > 0) compare.push(modIs(keys.arrivals, arrivals.mod))
   const outcome = await desk.session.commit({ compare, success: packed(ops, 20), failure: [] })
+  if (outcome.kind === 'done' || outcome.kind === 'repeated') noteEnded(desk, change, outcome)
   if (outcome.kind === 'done') {
     desk.session.adopt(draft, outcome.revision)
-    desk.outcomes.ended(change.outcomes.length)
     if (promoted > 0) desk.noteArrived({ turn: turn.n, mod: outcome.revision })
     return due.length
   }
@@ -144,14 +146,32 @@ function promote(desk: Desk, change: Change, { key, entry, dueAt }: Due, index: 
   change.makeReady({ ...entry, arrivedAt: Math.max(dueAt, entry.arrivedAt), arrival: desk.arrival(index) }, place)
 }
 
-/** Drops what stands among the ready messages and cannot be read. */
+/** Those that can be read; the others are dropped. */
+export async function readableOf(
+  desk: Desk,
+  stored: readonly KeyValue[],
+  state: 'ready' | 'delayed',
+): Promise<Candidate[]> {
+  const found = candidatesIn(stored)
+  if (found.length === stored.length) return found
+  const fine = new Set(found.map(({ key }) => key))
+  await dropUnreadable(
+    desk,
+    stored.filter(({ key }) => !fine.has(key)),
+    state,
+  )
+  return found
+}
+
+/** Drops what stands among the messages of a state and cannot be read. */
 export async function dropUnreadable(
   desk: Desk,
   unreadable: readonly { readonly key: string; readonly mod: number }[],
+  state: 'ready' | 'delayed' = 'ready',
 ): Promise<void> {
   const some = unreadable.slice(0, STEP)
   const draft = desk.session.record.draft('itself')
-  draft.count('ready', -some.length)
+  draft.count(state, -some.length)
   draft.count('dropped', some.length)
   const ops = [...some.map(({ key }) => remove(key)), desk.session.putOf(draft)]
   const compare = some.map(({ key, mod }) => modIs(key, mod))

@@ -4,7 +4,7 @@
  */
 import type { KeyValue } from './client.js'
 import type { Candidate, Desk } from './desk.js'
-import { decodeEntry } from './entry.js'
+import { readableEntry } from './entry.js'
 import { endOf } from './keys.js'
 import { afterPriority } from './rank.js'
 import { range } from './txn.js'
@@ -31,7 +31,7 @@ export async function oldestBehind(desk: Desk, { candidates, isAll }: Front): Pr
 /** Up to so many ready messages, the oldest first. */
 export async function oldestReady(desk: Desk, limit: number): Promise<Candidate[]> {
   const { keys, meta } = desk
-  if (meta.ageing !== null) return byArrival(await first(desk, keys.ready, MESSAGES_LOOKED_AT)).slice(0, limit)
+  if (meta.ageing !== null) return byArrival((await first(desk, keys.ready, MESSAGES_LOOKED_AT)).found).slice(0, limit)
   return byArrival(await firstsOf(desk, keys.ready, limit)).slice(0, limit)
 }
 
@@ -40,14 +40,14 @@ async function firstsOf(desk: Desk, start: string, limit: number): Promise<Candi
   const found: Candidate[] = []
   let from = start
   for (let looked = 0; looked < PRIORITIES_LOOKED_AT; looked += 1) {
-    const some = await first(desk, from, limit)
+    const { found: some, isAll } = await first(desk, from, limit)
     const lead = some[0]
     if (lead === undefined) break
     const end = behind(desk, lead)
     const ofPriority = some.filter(({ key }) => key < end)
     found.push(...ofPriority)
     // The rest of what was read is of later priorities, and all there is of them if it was less than asked for.
-    if (some.length < limit) {
+    if (isAll) {
       found.push(...some.slice(ofPriority.length))
       break
     }
@@ -61,13 +61,18 @@ function behind({ keys }: Desk, { key }: Candidate): string {
   return `${keys.ready}${afterPriority(key.slice(keys.ready.length))}`
 }
 
-async function first(desk: Desk, from: string, limit: number): Promise<Candidate[]> {
+async function first(desk: Desk, from: string, limit: number) {
   const { results } = await desk.read(range(from, endOf(desk.keys.ready), limit))
-  return (results[0]?.kvs ?? []).map(candidateOf)
+  const { kvs = [] } = results[0] ?? {}
+  return { found: candidatesIn(kvs), isAll: kvs.length < limit }
 }
 
-export function candidateOf({ key, mod, value }: KeyValue): Candidate {
-  return { key, mod, entry: decodeEntry(value) }
+/** Those that can be read. */
+export function candidatesIn(stored: readonly KeyValue[]): Candidate[] {
+  return stored.flatMap(({ key, mod, value }) => {
+    const entry = readableEntry(value)
+    return entry ? [{ key, mod, entry }] : []
+  })
 }
 
 function byArrival(candidates: readonly Candidate[]): Candidate[] {

@@ -1,5 +1,5 @@
 /** A page of ids whose outcomes are kept. */
-export interface OwnPage {
+export interface EndedPage {
   readonly key: string
   readonly mod: number
   readonly at: number
@@ -14,14 +14,10 @@ export class OutcomeCount {
   since = 0
   /** None that is kept has ended before, as far as the clocks of all agree. */
   oldestAt = Number.NEGATIVE_INFINITY
+  /** Of all but those of {@link own} none has ended before, when that was looked for last. */
+  othersAt = Number.NEGATIVE_INFINITY
   /** Pages of this session, the oldest first, as far as it remembers them. */
-  readonly own: OwnPage[] = []
-
-  /** All were counted, by who does nothing else meanwhile. */
-  counted(known: number): void {
-    this.known = known
-    this.since = 0
-  }
+  readonly own: EndedPage[] = []
 
   ended(count: number): void {
     this.since += count

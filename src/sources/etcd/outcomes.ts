@@ -4,10 +4,10 @@
  */
 
 import type { Change } from './change.js'
-import type { KeyValue, Op, TxnReply } from './client.js'
+import type { Compare, KeyValue, Op, TxnReply } from './client.js'
 import type { Desk } from './desk.js'
 import { endOf } from './keys.js'
-import type { OwnPage } from './outcome-count.js'
+import type { EndedPage } from './outcome-count.js'
 import { decode, encode } from './record.js'
 import { sumOf } from './session-record.js'
 import { now } from './time.js'
@@ -15,8 +15,8 @@ import { modIs, packed, put, range, remove } from './txn.js'
 
 /** How many ids one transaction forgets. */
 const STEP = 100
-/** How many pages of a session are read at a time. */
-const PAGES = 100
+/** How many pages of a session one transaction cuts: it compares them. */
+const MAX_PAGES = 60
 /** How many sessions are looked at. */
 const SESSIONS = 256
 /** How many of our own ends may pass at most before others' are counted again. */
@@ -27,25 +27,16 @@ export interface Ended {
   readonly ids: readonly string[]
 }
 
-interface EndPage extends Ended {
-  readonly key: string
-  readonly mod: number
-}
-
 /** Forgets what is past its retention, if anything can be. Answers the ids that are free again. */
 export async function forgetOutlived(desk: Desk): Promise<Set<string>> {
   const forgotten = new Set<string>()
   const began = now()
   const until = began - desk.meta.settings.retention.outcomesMs
   if (desk.outcomes.oldestAt > until) return forgotten
-  const pages = await oldestPages(desk)
-  if (pages.length < SESSIONS) desk.outcomes.oldestAt = Math.min(began, ...pages.map(({ at }) => at))
-  for (const oldest of pages) {
-    if (oldest.at > until) continue
-    for (const page of await pagesFrom(desk, oldest)) {
-      if (page.at > until) break
-      for (const id of await forget(desk, page, page.ids.length)) forgotten.add(id)
-    }
+  const oldest = await oldestPages(desk)
+  if (oldest.length < SESSIONS) desk.outcomes.oldestAt = Math.min(began, ...oldest.map(({ at }) => at))
+  for (const first of oldest) {
+    for (const id of await forgetFrom(desk, first, until, () => STEP)) forgotten.add(id)
   }
   return forgotten
 }
@@ -55,54 +46,72 @@ export function endsOp({ keys }: Desk): Op {
   return { kind: 'get', key: keys.ends, end: endOf(keys.ends), limit: 1, keysOnly: true }
 }
 
-/** Pages of our own that are forgotten in whole or in part, with what is left of the last. */
-export interface Trim {
-  readonly pages: readonly OwnPage[]
+/** What goes of pages when some of their ids are forgotten, the first ones first. */
+export interface Cut {
+  readonly pages: readonly EndedPage[]
+  readonly ids: readonly string[]
+  /** What is left of the last page, if anything is. */
   readonly rest: Ended | undefined
-  readonly count: number
+}
+
+/** Of those that have ended until then the first, at most so many. */
+function cutOff(all: readonly EndedPage[], untilAt: number, count: number): Cut {
+  const pages: EndedPage[] = []
+  const ids: string[] = []
+  for (const page of all) {
+    if (ids.length >= count || page.at > untilAt || pages.length === MAX_PAGES) break
+    const some = page.ids.slice(0, count - ids.length)
+    pages.push(page)
+    ids.push(...some)
+    const rest = page.ids.slice(some.length)
+    if (rest.length > 0) return { pages, ids, rest: { at: page.at, ids: rest } }
+  }
+  return { pages, ids, rest: undefined }
+}
+
+const NOTHING: Cut = { pages: [], ids: [], rest: undefined }
+
+function cutOps({ keys }: Desk, { pages, ids, rest }: Cut): Op[] {
+  const last = rest && pages.at(-1)
+  return [
+    ...ids.map((id) => remove(`${keys.messages}${id}`)),
+    ...pages.map((page) => (page === last ? put(page.key, encode(rest)) : remove(page.key))),
+  ]
+}
+
+/** What a cut rests on. */
+export function cutCompare({ pages }: Cut): Compare[] {
+  return pages.map(({ key, mod }) => modIs(key, mod))
 }
 
 /**
  * Forgets as many of our own oldest outcomes as are too many with those that a change adds, as part of that change: so a
- * queue that ends messages all the time needs no transactions to forget them.
+ * queue that ends messages all the time needs no transactions to forget them. What is older than ours goes before them.
  */
-export function trimOwn(desk: Desk, change: Change): Trim {
-  const { known, own } = desk.outcomes
+export function trimOwn(desk: Desk, change: Change): Cut {
+  const { known, own, othersAt } = desk.outcomes
   const excess = Math.min((known ?? 0) + change.outcomes.length - desk.meta.settings.retention.maxOutcomes, STEP)
-  const pages: OwnPage[] = []
-  let count = 0
-  for (let index = 0; count < excess && index < own.length; index += 1) {
-    const page = own[index] as OwnPage
-    pages.push(page)
-    const ids = page.ids.slice(0, excess - count)
-    count += ids.length
-    for (const id of ids) change.ops.push(remove(`${desk.keys.messages}${id}`))
-    const rest = page.ids.slice(ids.length)
-    if (rest.length > 0) {
-      change.ops.push(put(page.key, encode({ at: page.at, ids: rest })))
-      return counted(change, { pages, rest: { at: page.at, ids: rest }, count })
-    }
-    change.ops.push(remove(page.key))
-  }
-  return counted(change, { pages, rest: undefined, count })
+  const cut = cutOff(own, othersAt, excess)
+  change.ops.push(...cutOps(desk, cut))
+  change.record.count('outcomes', -cut.ids.length)
+  return cut
 }
 
-function counted(change: Change, trim: Trim): Trim {
-  change.record.count('outcomes', -trim.count)
-  return trim
+interface Revised {
+  readonly revision: number
 }
 
-/** A change was made at this revision, with what was trimmed along. */
-export function trimmedOwn(desk: Desk, change: Change, { pages, rest, count }: Trim, revision: number): void {
+/** A change was made at this revision, with what was cut off along. */
+export function noteEnded(desk: Desk, change: Change, { revision }: Revised, cut = NOTHING): void {
   const { outcomes } = desk
-  const last = pages.at(-1)
-  outcomes.own.splice(0, pages.length)
-  if (rest && last) outcomes.own.unshift({ ...rest, key: last.key, mod: revision })
+  const last = cut.pages.at(-1)
+  outcomes.own.splice(0, cut.pages.length)
+  if (cut.rest && last) outcomes.own.unshift({ ...cut.rest, key: last.key, mod: revision })
   if (change.outcomes.length > 0) {
     outcomes.own.push({ key: change.endsKey, mod: revision, at: change.now, ids: change.outcomes })
   }
   outcomes.ended(change.outcomes.length)
-  outcomes.forgot(count)
+  outcomes.forgot(cut.ids.length)
 }
 
 /** Counts the outcomes of all sessions now and then, and forgets the oldest where there are more than are to be kept. */
@@ -111,33 +120,38 @@ export async function trimOutcomes(desk: Desk): Promise<void> {
   const count = desk.outcomes
   if (count.known === undefined || count.since >= Math.max(1, Math.min(UNCOUNTED, maxOutcomes / 10)))
     await recount(desk)
-  if (count.own.length > 0 && (count.known ?? 0) <= maxOutcomes + STEP) return
+  if ((count.known ?? 0) <= maxOutcomes + leeway(desk)) return
   while ((count.known ?? 0) > maxOutcomes) {
     const [oldest, next] = (await oldestPages(desk)).toSorted((one, other) => one.at - other.at)
     if (oldest === undefined) return
-    await trimSession(desk, oldest, next?.at ?? Number.POSITIVE_INFINITY)
+    const untilAt = next?.at ?? Number.POSITIVE_INFINITY
+    await forgetFrom(desk, oldest, untilAt, () => (count.known ?? 0) - maxOutcomes)
   }
 }
 
-/** Forgets what is too many of one session, up to what is older than that of all others. */
-async function trimSession(desk: Desk, oldest: EndPage, untilAt: number): Promise<void> {
-  for (const page of await pagesFrom(desk, oldest)) {
-    const excess = (desk.outcomes.known ?? 0) - desk.meta.settings.retention.maxOutcomes
-    if (excess <= 0 || page.at > untilAt) return
-    const forgotten = await forget(desk, page, Math.min(excess, page.ids.length))
-    if (forgotten.length === 0) await recount(desk)
-  }
+/** How many more may be kept for now: what our next change can forget, or what is not worth a transaction. */
+function leeway({ outcomes, meta }: Desk): number {
+  const [oldest] = outcomes.own
+  const isNext = oldest !== undefined && oldest.at <= outcomes.othersAt
+  return isNext ? STEP : Math.min(STEP, Math.floor(meta.settings.retention.maxOutcomes / 10))
 }
 
+/** Counts those of all sessions, and looks which are the oldest but ours. */
 async function recount(desk: Desk): Promise<void> {
   const { results } = await desk.read(desk.sessionsOp())
-  desk.outcomes.counted(sumOf(desk.recordsIn(results[0])).outcomes)
+  const { outcomes, meta } = desk
+  const began = now()
+  outcomes.known = sumOf(desk.recordsIn(results[0])).outcomes
+  outcomes.since = 0
+  if (outcomes.known < meta.settings.retention.maxOutcomes / 2) return
+  const others = (await oldestPages(desk)).filter(({ key }) => key !== outcomes.own[0]?.key)
+  outcomes.othersAt = Math.min(began, ...others.map(({ at }) => at))
 }
 
 /** The oldest page of each session. */
-async function oldestPages(desk: Desk): Promise<EndPage[]> {
+async function oldestPages(desk: Desk): Promise<EndedPage[]> {
   const { ends } = desk.keys
-  const pages: EndPage[] = []
+  const pages: EndedPage[] = []
   let from = ends
   while (pages.length < SESSIONS) {
     const [page] = pagesIn(await desk.read(range(from, endOf(ends), 1)))
@@ -148,15 +162,11 @@ async function oldestPages(desk: Desk): Promise<EndPage[]> {
   return pages
 }
 
-async function pagesFrom(desk: Desk, { key }: EndPage): Promise<EndPage[]> {
-  return pagesIn(await desk.read(range(key, afterSession(key), PAGES)))
-}
-
 function afterSession(key: string): string {
   return `${key.slice(0, key.lastIndexOf('/'))}0`
 }
 
-function pagesIn({ results }: TxnReply): EndPage[] {
+function pagesIn({ results }: TxnReply): EndedPage[] {
   return (results[0]?.kvs ?? []).map((stored: KeyValue) => ({
     ...decode<Ended>(stored.value, 'a page of outcomes'),
     key: stored.key,
@@ -164,28 +174,38 @@ function pagesIn({ results }: TxnReply): EndPage[] {
   }))
 }
 
-/** Forgets the first ids of a page, unless another has. */
-async function forget(desk: Desk, page: EndPage, count: number): Promise<readonly string[]> {
-  const ids = page.ids.slice(0, Math.min(count, STEP))
-  const rest: Ended = { at: page.at, ids: page.ids.slice(ids.length) }
+/** Forgets those of one session that have ended until then, from a page on, as many as may go. Answers their ids. */
+async function forgetFrom(desk: Desk, first: EndedPage, untilAt: number, most: () => number): Promise<string[]> {
+  const forgotten: string[] = []
+  for (;;) {
+    const count = Math.min(most(), STEP)
+    if (count <= 0) return forgotten
+    const pages = pagesIn(await desk.read(range(first.key, afterSession(first.key), MAX_PAGES)))
+    const cut = cutOff(pages, untilAt, count)
+    if (cut.ids.length === 0) return forgotten
+    if (await forget(desk, cut)) forgotten.push(...cut.ids)
+    else await recount(desk)
+  }
+}
+
+/** False if another has changed the pages. */
+async function forget(desk: Desk, cut: Cut): Promise<boolean> {
   for (;;) {
     const draft = desk.session.record.draft('itself')
-    draft.count('outcomes', -ids.length)
-    const ops: Op[] = ids.map((id) => remove(`${desk.keys.messages}${id}`))
-    ops.push(rest.ids.length === 0 ? remove(page.key) : put(page.key, encode(rest)), desk.session.putOf(draft))
+    draft.count('outcomes', -cut.ids.length)
     desk.outcomes.forgetOwn()
     const outcome = await desk.session.commit({
-      compare: [modIs(page.key, page.mod)],
-      success: packed(ops, 40),
+      compare: cutCompare(cut),
+      success: packed([...cutOps(desk, cut), desk.session.putOf(draft)], 40),
       failure: [],
     })
-    if (outcome.kind === 'lost') return []
+    if (outcome.kind === 'lost') return false
     if (outcome.kind === 'changed') {
       desk.prune()
       continue
     }
     if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
-    desk.outcomes.forgot(ids.length)
-    return ids
+    desk.outcomes.forgot(cut.ids.length)
+    return true
   }
 }

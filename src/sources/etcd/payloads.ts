@@ -2,9 +2,9 @@
  * Payloads of messages that were claimed.
  */
 import type { Claim } from '../../driver.js'
-import { StoreVersionError } from '../../errors.js'
 import type { Desk, Held } from './desk.js'
 import { decodeMessage, type Entry } from './entry.js'
+import { readable } from './record.js'
 import { now } from './time.js'
 import { get, only, packed } from './txn.js'
 
@@ -43,7 +43,7 @@ function pageFrom<T extends { readonly entry: Entry }>(rows: readonly T[], from:
 
 /** The claim as it is handed over; undefined where its payload is gone or cannot be read. */
 export function claimOf(held: Held, stored: Buffer | undefined, fence: number, leaseMs: number): Claim | undefined {
-  const message = readable(stored)
+  const message = stored && readable(() => decodeMessage(stored))
   if (message === undefined) return undefined
   const { entry, id, token } = held
   const { value, bytes } = message
@@ -60,15 +60,6 @@ export function claimOf(held: Held, stored: Buffer | undefined, fence: number, l
     enqueuedAt: value.enqueuedAt,
     leaseMs,
     leaseExpiresAt: now() + leaseMs,
-  }
-}
-
-function readable(stored: Buffer | undefined): ReturnType<typeof decodeMessage> | undefined {
-  try {
-    return stored && decodeMessage(stored)
-  } catch (error) {
-    if (error instanceof StoreVersionError) throw error
-    return undefined
   }
 }
 

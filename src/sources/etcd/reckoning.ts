@@ -3,24 +3,14 @@
  * were reckoned by, so those that are left are the first.
  */
 import type { Desk } from './desk.js'
-import { decodeEntry } from './entry.js'
+import { readableOf } from './maintenance.js'
 import { epochText } from './rank.js'
 import { get, modIs, only, packed, range } from './txn.js'
 
 const STEP = 40
 
-/** Goes on until no place is left that was reckoned by an older rule. */
-export async function reckonAnew(desk: Desk): Promise<number> {
-  let moved = 0
-  for (;;) {
-    const step = await reckonSome(desk)
-    if (step === 0) return moved
-    moved += step ?? 0
-  }
-}
-
-/** Moves some; undefined if others have changed something of it. */
-async function reckonSome(desk: Desk): Promise<number | undefined> {
+/** Moves some; 0 when no place is left that was reckoned by an older rule, undefined if others have changed something of it. */
+export async function reckonSome(desk: Desk): Promise<number | undefined> {
   const { keys } = desk
   const { results } = await desk.read(
     get(keys.meta),
@@ -29,15 +19,15 @@ async function reckonSome(desk: Desk): Promise<number | undefined> {
   desk.noteMeta(only(results[0]))
   const { kvs = [] } = results[1] ?? {}
   if (kvs.length === 0) return 0
+  const found = await readableOf(desk, kvs, 'ready')
   const draft = desk.session.record.draft('itself')
   const change = desk.change(draft)
-  for (const { key, value } of kvs) {
-    const entry = decodeEntry(value)
+  for (const { key, entry } of found) {
     change.takeOff('ready', key, entry, true)
     change.makeReady(entry, `r/${key.slice(keys.ready.length)}`)
   }
   const ops = [...change.finished(), desk.session.putOf(draft)]
-  const compare = [modIs(keys.meta, desk.meta.mod), ...kvs.map(({ key, mod }) => modIs(key, mod))]
+  const compare = [modIs(keys.meta, desk.meta.mod), ...found.map(({ key, mod }) => modIs(key, mod))]
   const outcome = await desk.session.commit({ compare, success: packed(ops, 20), failure: [] })
   if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
   desk.prune()

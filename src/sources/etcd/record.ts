@@ -8,6 +8,8 @@ import { BackendError, StoreVersionError } from '../../errors.js'
 const FORMAT = 1
 
 const VERSION_BYTE = 0x30 + FORMAT
+/** What begins with something else than a digit was written by hand, and not by a version to come. */
+const NEWEST_BYTE = 0x39
 
 /** A value as it is stored. */
 export function encode(value: unknown): Buffer {
@@ -38,9 +40,20 @@ export function decodeWithBytes<T>(stored: Buffer, what: string): { readonly val
   return { value: parsed(stored.toString('utf8', 5, 5 + length), what), bytes: stored.subarray(5 + length) }
 }
 
+/** What is decoded; undefined where it cannot be. Throws for a newer form. */
+export function readable<T>(decoded: () => T): T | undefined {
+  try {
+    return decoded()
+  } catch (error) {
+    if (error instanceof StoreVersionError) throw error
+    return undefined
+  }
+}
+
 function checkVersion(byte: number | undefined, what: string): void {
   if (byte === VERSION_BYTE) return
-  if (byte !== undefined && byte > VERSION_BYTE && byte <= 0x7e) throw new StoreVersionError(what, byte - 0x30, FORMAT)
+  if (byte !== undefined && byte > VERSION_BYTE && byte <= NEWEST_BYTE)
+    throw new StoreVersionError(what, byte - 0x30, FORMAT)
   throw unreadable(what)
 }
 

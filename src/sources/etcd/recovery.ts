@@ -43,7 +43,7 @@ export function ownersOps(desk: Desk): Op[] {
 export async function recoverFrom(desk: Desk, [lives, sessions]: readonly Result[]): Promise<number> {
   const { keys } = desk
   desk.recoveredAt = performance.now()
-  desk.outcomes.counted(sumOf(desk.recordsIn(sessions)).outcomes)
+  desk.outcomes.known = sumOf(desk.recordsIn(sessions)).outcomes
   const live = new Set((lives?.kvs ?? []).map(({ key }) => key.slice(keys.lives.length)))
   let moved = 0
   for (const stored of sessions?.kvs ?? []) {

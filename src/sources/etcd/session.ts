@@ -30,8 +30,8 @@ export interface Plan {
 export type Committed =
   /** `revision` is that of the change. */
   | { readonly kind: 'done'; readonly results: readonly Result[]; readonly revision: number }
-  /** It was done before, by a request whose answer was lost. `record` is what it has put. */
-  | { readonly kind: 'repeated'; readonly record: SessionRecord }
+  /** It was done before, by a request whose answer was lost. `record` is what it has put, most likely at `revision`. */
+  | { readonly kind: 'repeated'; readonly record: SessionRecord; readonly revision: number }
   /** Nothing was done: something else did not hold. The answers to what was read. */
   | { readonly kind: 'lost'; readonly results: readonly Result[]; readonly revision: number }
   /** Nothing was done: another has changed the session's record, which was read again. */
@@ -143,7 +143,8 @@ export class OwnSession {
     const { turn } = this.record
     // Where there is none, another has counted it in with the base, after a long silence.
     this.adoptStored(stored)
-    return this.record.turn === turn + 1 ? { kind: 'repeated', record: this.record } : { kind: 'changed' }
+    if (this.record.turn !== turn + 1) return { kind: 'changed' }
+    return { kind: 'repeated', record: this.record, revision: this.mod }
   }
 
   async #pause(attempt: number): Promise<void> {

@@ -80,6 +80,19 @@ export const outcomes: Concern = {
       assert.equal(states[0], 'unknown')
     }),
 
+    scenario('N72', 'of too many outcomes the oldest are forgotten, whoever has ended them', async (bench) => {
+      const queue = bench.queue({ retention: { maxOutcomes: 20 } })
+      const peer = await bench.peer(queue)
+      const [old, fresh] = [range(20).map((n) => `old ${n}`), range(15).map((n) => `fresh ${n}`)]
+      await queue.enqueueAll(old.map((id) => ({ id, payload: id })))
+      for (const _ of old) await (await nextNow(queue)).ack()
+      await peer.enqueueAll(fresh.map((id) => ({ id, payload: id })))
+      for (const _ of fresh) await (await nextNow(peer)).ack()
+      const stateOf = async (id: string) => (await queue.outcome(id)).state
+      assert.deepEqual(await Promise.all(fresh.map(stateOf)), Array(15).fill('done'))
+      assert.equal(await stateOf('old 0'), 'unknown')
+    }),
+
     scenario('N72', 'outcomes are not kept where they shall not be', async (bench) => {
       const queue = bench.queue({ retention: { outcomesMs: 0 } })
       await queue.enqueue('a', { id: 'a' })

@@ -99,20 +99,60 @@ describe('a queue that a newer version has written', () => {
   it('N88 is told of to a source that waits when the newer one comes', async () => {
     const source = opened().source()
     const ended = new Promise((resolve) => source.subscribe({ error: resolve }))
-    await until('it listens', () => server.gateway.metric('etcd_debugging_mvcc_watcher_total').then((n) => n > 0))
+    await until('it listens', async () => (await server.gateway.watchers()) > 0)
     await server.gateway.put(META, NEWER)
     expect(await ended).toBeInstanceOf(StoreVersionError)
   })
 })
 
 describe('what cannot be read', () => {
+  const NOTHING = 'this is no record'
+  const calls: readonly (readonly [string, (queue: Queue<string>) => Promise<unknown>])[] = [
+    ['stats', (queue) => queue.stats()],
+    [
+      'peek',
+      async (queue) => {
+        for await (const { id } of queue.peek({ state: 'ready' })) expect(['a', 'b']).toContain(id)
+      },
+    ],
+    ['purge', (queue) => queue.purge()],
+    ['a change of ageing', (queue) => queue.configure({ ageing: { stepMs: 1_000 } })],
+  ]
+
+  it.each(calls)('at a place among the ready ones does not keep %s from the others', async (_, call) => {
+    const queue = opened()
+    await queue.enqueueAll([
+      { payload: 'a', id: 'a' },
+      { payload: 'b', id: 'b' },
+    ])
+    const [place] = (await server.gateway.keys(`millrace/${NAME}/r/`)) as [string]
+    await server.gateway.put(`${place}0`, NOTHING)
+    await call(queue)
+    expect(await (await queue.tryReceive())?.ack()).toBe(call === calls[2]?.[1] ? undefined : 'settled')
+    expect(await server.gateway.keys(`${place}0`)).toEqual([])
+  })
+
+  it('at a place that is due does not hold up what is ready, nor what is due after it', async () => {
+    const queue = opened()
+    await queue.enqueue('late', { delayMs: 1 })
+    const [place] = (await server.gateway.keys(`millrace/${NAME}/d/`)) as [string]
+    // Of the first millisecond that there was.
+    await server.gateway.put(
+      place.replace(/[^/]+$/, (name) => `000000000001${name.slice(12)}`),
+      NOTHING,
+    )
+    await queue.enqueue('now')
+    expect([await queue.tryTake(), await queue.tryTake()].sort()).toEqual(['late', 'now'])
+    expect(await server.gateway.keys(`millrace/${NAME}/d/`)).toEqual([])
+  })
+
   it.each(['w/arrivals', 'w/news', 'e/somebody/1'])('of %j does not end a process that watches it', async (name) => {
     const queue = opened()
     await queue.enqueue('x', { id: 'm', delayMs: 500 })
     const source = queue.source({ graceMs: 0 })
     const waiting = source[Symbol.asyncIterator]().next()
     const outcome = queue.outcome('m', { timeoutMs: 10_000 })
-    await until('they listen', () => server.gateway.metric('etcd_debugging_mvcc_watcher_total').then((n) => n > 1))
+    await until('they listen', async () => (await server.gateway.watchers()) > 1)
     const key = `millrace/${NAME}/${name}`
     const [before] = await server.gateway.list(key)
     await server.gateway.put(key, 'this is no record')

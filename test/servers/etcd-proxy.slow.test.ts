@@ -122,8 +122,7 @@ it('lies', async () => {
 
 it('lets the server know that a client has hung up', async () => {
   const watcher = await client().watch().prefix('w').create()
-  const watchers = () => server.gateway.metric('etcd_debugging_mvcc_watcher_total')
-  await until('it watches', async () => (await watchers()) === 1)
+  await until('it watches', async () => (await server.gateway.watchers()) === 1)
   await watcher.cancel()
-  await until('it does not', async () => (await watchers()) === 0)
+  await until('it does not', async () => (await server.gateway.watchers()) === 0)
 })

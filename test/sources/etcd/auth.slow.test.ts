@@ -57,7 +57,9 @@ describe.concurrent('a token that ends two seconds after its last use', () => {
     expect([delivery?.signal.aborted, await delivery?.ack()]).toEqual([false, 'settled'])
     expect(await waiting).toBe(undefined)
   })
+})
 
+describe('a token that has not ended', () => {
   it('C13 is of no use after a restart of the server, and another is asked for', async ({ onTestFinished }) => {
     const { rig, server } = await ground(onTestFinished, 60)
     const queue = rig.queue(rig.backend(server.url, { auth }))

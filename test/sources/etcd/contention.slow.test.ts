@@ -114,6 +114,7 @@ describe('eight producers of one queue', () => {
       expect(own).toEqual(Array.from({ length: 25 }, (_, count) => `${index}-${count}`))
     }
     console.log(`producers: ${lostIn(proxy)} races lost for 200 messages`)
-    expect(lostIn(proxy) / 200).toBeLessThan(8)
+    // Two of eight are seen in a run.
+    expect(lostIn(proxy) / 200).toBeLessThan(4)
   })
 })

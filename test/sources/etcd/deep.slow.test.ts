@@ -191,14 +191,15 @@ describe('waiting', () => {
         queue.source().subscribe({ next: (delivery) => void seen.push(delivery), error: () => {} })
       }
     }
-    const watchers = () => own.gateway.metric('etcd_debugging_mvcc_watcher_total')
-    await until('all watch', async () => (await watchers()) >= 20, 10_000)
+    await until('all watch', async () => (await own.gateway.watchers()) >= 20, 10_000)
     await quiet(proxy)
     const cost = await costOf(proxy, () => pause(6_000))
-    console.log(`idle: ${JSON.stringify(cost)}, ${proxy.connections} connections, ${await watchers()} watchers`)
+    console.log(
+      `idle: ${JSON.stringify(cost)}, ${proxy.connections} connections, ${await own.gateway.watchers()} watchers`,
+    )
     expect(cost.calls).toBeLessThanOrEqual(callsOfWaiting(cost.ms))
     expect(cost.calls).toBeGreaterThan(0)
-    expect(await watchers()).toBeLessThanOrEqual(20)
+    expect(await own.gateway.watchers()).toBeLessThanOrEqual(20)
     expect(proxy.connections).toBeLessThanOrEqual(2)
 
     // One message for each queue reaches one of its sources, for a few calls.
@@ -211,23 +212,22 @@ describe('waiting', () => {
     await Promise.all(queues.map((queue) => queue.close({ graceMs: 0 })))
     await until('no connection stays', () => proxy.connections === 0, 1_000)
     await Promise.all(producers.map((queue) => queue.close()))
-    await until('nobody watches', async () => (await watchers()) === 0)
+    await until('nobody watches', async () => (await own.gateway.watchers()) === 0)
     expect(await own.gateway.leases()).toEqual([])
   })
 
   it('C15 a thousand times, each given up, leaves no watch and no lease', async () => {
     const own = await rig.use(startEtcd())
     const queue = rig.queue(rig.backend(own.url))
-    const watchers = () => own.gateway.metric('etcd_debugging_mvcc_watcher_total')
     for (let round = 0; round < 1_000; round += 1) {
       const subscription = queue.source().subscribe({ error: () => {} })
       if (round % 3 === 0) await turn()
       if (round % 50 === 0) await pause(5)
       subscription.unsubscribe()
     }
-    await until('at most one is left', async () => (await watchers()) <= 1)
+    await until('at most one is left', async () => (await own.gateway.watchers()) <= 1)
     await queue.close()
-    await until('none is left', async () => (await watchers()) === 0)
+    await until('none is left', async () => (await own.gateway.watchers()) === 0)
     expect(await own.gateway.leases()).toEqual([])
   })
 

@@ -3,19 +3,17 @@ import { type Delivery, mergeMap, pipe, type Queue, run } from 'millrace'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, Effects, timed } from '../../support/rig.js'
+import { deferTo, timed } from '../../support/rig.js'
 import { startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { startTcpProxy } from '../../support/servers/tcp-proxy.js'
-import { connects, followed, idsOf, nameOf } from '../../support/traffic.js'
+import { connects, expectAllOnce, followed, nameOf } from '../../support/traffic.js'
 import { pause, until } from '../../support/wait.js'
-import { Rig } from './rig.js'
+import { Rig, urlOf } from './rig.js'
 
 function rigOf(finished: (work: () => Promise<void>) => void): Rig {
   return new Rig(deferTo(finished))
 }
-
-const urlOf = ({ port }: { readonly port: number }) => `http://127.0.0.1:${port}`
 
 describe.concurrent('a server that is down for 10 s', () => {
   it('A8, A28, A30, N78, N79 is told once to each source, and cancelled and waited for as ever', async ({
@@ -29,7 +27,7 @@ describe.concurrent('a server that is down for 10 s', () => {
     const waiting = [...queues, queues[0]].map((queue) => followed(queue))
     const cancelled = followed(queues[0], cancel.signal)
     await Promise.all(queues.map((queue) => queue.stats()))
-    await pause(300)
+    await until('both watch', async () => (await server.gateway.watchers()) === 2)
 
     await server.kill()
     const downAt = performance.now()
@@ -110,43 +108,8 @@ describe.concurrent('a server that, in mid-work,', () => {
   it.for(DISTURBANCES)('%s: everything is handled once', async ([, everyMs, most, disturb], { onTestFinished }) => {
     const rig = rigOf(onTestFinished)
     const server = await rig.use(startEtcd())
-    const queues = [1, 2, 3].map(() => rig.queue<string>(rig.backend(server.url), {}, 'work'))
-    const effects = new Effects()
-    const cancel = new AbortController()
-    const work = async ({ id }: Delivery<string>) => {
-      await pause(10 * Math.random())
-      effects.note(id)
-    }
-    const runs = queues.map((queue) => run(pipe(queue.source(), mergeMap(work, 4)), { signal: cancel.signal }))
-    for (const each of runs) each.catch(() => {})
-    await queues[0]?.stats()
-    let isOver = false
-    const disturbing = (async () => {
-      let times = 0
-      for (
-        const endsAt = performance.now() + 3_000;
-        times < most && (!isOver || performance.now() < endsAt);
-        times += 1
-      ) {
-        await pause(everyMs)
-        await disturb(server).catch(() => {})
-      }
-      return times
-    })()
-    const ids = idsOf(50)
-    for (const id of ids) {
-      const { status } = await (queues[Number(id.slice(1)) % 3] as Queue<string>).enqueue(id, { id })
-      expect([id, status]).toEqual([id, 'enqueued'])
-      await pause(50)
-    }
-    isOver = true
-    expect(await disturbing).toBeGreaterThan(0)
-    await until('all are handled', () => effects.size === ids.length, 20_000)
-    cancel.abort()
-    const summaries = await Promise.all(runs)
-    expect(effects.doubled).toEqual([])
-    expect(summaries.reduce((sum, { acked }) => sum + acked, 0)).toBe(ids.length)
-    await expectStats(queues[0] as Queue<string>, { ackedTotal: 50, enqueuedTotal: 50, ready: 0, claimed: 0 })
+    const queues = [1, 2, 3].map(() => rig.queue(rig.backend(server.url), {}, 'work'))
+    await expectAllOnce(queues, () => disturb(server), { everyMs, most, count: 50, betweenMs: 50, withinMs: 20_000 })
   })
 })
 
@@ -349,7 +312,6 @@ describe('closing in an outage', () => {
     const rig = rigOf(onTestFinished)
     const server = await rig.use(startEtcd())
     const resources = () => process.getActiveResourcesInfo().length
-    const watchers = () => server.gateway.metric('etcd_debugging_mvcc_watcher_total')
     await server.gateway.leases()
     const before = resources()
     for (let round = 0; round < 16; round += 1) {
@@ -363,6 +325,6 @@ describe('closing in an outage', () => {
     }
     await until('nothing is open', () => resources() <= before, 3_000)
     expect(await server.gateway.leases()).toEqual([])
-    await until('nobody watches', async () => (await watchers()) === 0)
+    await until('nobody watches', async () => (await server.gateway.watchers()) === 0)
   })
 })

@@ -7,7 +7,7 @@ import { deferTo, timed } from '../../support/rig.js'
 import { type EtcdProxy, startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { pause, until } from '../../support/wait.js'
-import { isWrite, Rig } from './rig.js'
+import { Rig } from './rig.js'
 
 let server: EtcdServer
 let rig: Rig
@@ -203,8 +203,7 @@ describe('a work queue', () => {
 
   it('N1 leaves nothing behind but what is counted', async () => {
     const own = await rig.use(startEtcd())
-    const proxy = await rig.use(startEtcdProxy(own.port))
-    const queue = rig.queue<string>(rig.backend(proxy.url), { retention: { outcomesMs: 0, maxOutcomes: 0 } })
+    const queue = rig.queue<string>(rig.backend(own.url), { retention: { outcomesMs: 0, maxOutcomes: 0 } })
     const secret = 'the payload of it'
     for (let round = 0; round < 5; round += 1) {
       await queue.enqueue(secret, { id: `secret-${round}` })
@@ -217,7 +216,6 @@ describe('a work queue', () => {
     ).toEqual([])
     expect(left.length).toBeLessThan(12)
     expect(await own.gateway.leases()).toEqual([])
-    expect(proxy.count(isWrite)).toBeGreaterThan(0)
   })
 
   it('writes a payload once, however often it is claimed and put back', async () => {

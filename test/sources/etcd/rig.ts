@@ -12,6 +12,9 @@ import {
   txnAsked,
 } from '../../support/servers/etcd-wire.js'
 
+/** What a client takes that is to go through something which listens there. */
+export const urlOf = ({ port }: { readonly port: number }) => `http://127.0.0.1:${port}`
+
 /** Makes backends besides. */
 export class Rig extends QueueRig {
   backend(hosts: string | string[], options: Omit<EtcdOptions, 'hosts'> = {}): Backend {
@@ -32,6 +35,11 @@ export function isWrite(call: SeenCall): boolean {
   if (!isTxn(call)) return false
   const { puts, deletes } = txnAsked(call.request)
   return puts.length + deletes.length > 0
+}
+
+/** Whether it claims messages: it puts a page of claims, if they are still there. */
+export function isClaim(call: SeenCall): boolean {
+  return isTxn(call) && txnAsked(call.request).puts.some(({ key }) => /\/c\/[^/]+\/\d+$/.test(key))
 }
 
 export const isUnary = (call: SeenCall) => !['Watch/Watch', 'Lease/LeaseKeepAlive'].includes(call.method)

@@ -2,13 +2,14 @@
 import type { Delivery, Queue } from 'millrace'
 import { describe, expect, it } from 'vitest'
 import { expectStats } from '../../support/queues.js'
+import { deferTo } from '../../support/rig.js'
 import { named, startProxy } from '../../support/servers/proxy.js'
 import { startRedis } from '../../support/servers/redis-server.js'
 import { pause, until } from '../../support/wait.js'
 import { isScript, Rig } from './rig.js'
 
 function rigOf(finished: (work: () => Promise<void>) => void): Rig {
-  return new Rig((work) => finished(async () => void (await work())))
+  return new Rig(deferTo(finished))
 }
 
 const BLOCKING = named('blpop', 'brpop', 'blmove', 'brpoplpush', 'blmpop', 'bzpopmin', 'bzpopmax', 'bzmpop', 'xread')

@@ -5,15 +5,17 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { conserved } from '../../../src/testing/conserved.js'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
-import { Effects } from '../../support/rig.js'
+import { deferTo, Effects } from '../../support/rig.js'
 import { type RedisCluster, startCluster } from '../../support/servers/redis-cluster.js'
 import { type RedisSentinel, startSentinel } from '../../support/servers/redis-sentinel.js'
 import { startRedis } from '../../support/servers/redis-server.js'
+import { type Relay, startRelay } from '../../support/servers/relay.js'
+import { connects } from '../../support/traffic.js'
 import { pause, until } from '../../support/wait.js'
-import { type Relay, Rig, startRelay } from './rig.js'
+import { Rig } from './rig.js'
 
-function rigOf(onTestFinished: (work: () => Promise<void>) => void): Rig {
-  return new Rig((work) => onTestFinished(async () => void (await work())))
+function rigOf(finished: (work: () => Promise<void>) => void): Rig {
+  return new Rig(deferTo(finished))
 }
 
 /** Enqueues one after the other until it is told to end; what was confirmed, and how each was. */
@@ -50,9 +52,6 @@ function consuming(queue: Queue<string>) {
   running.catch(() => {})
   return { effects, acked, events, stop: async () => [await source.stop(), await running] }
 }
-
-const connects = (events: readonly { readonly type: string }[]) =>
-  events.map(({ type }) => type).filter((type) => type.startsWith('reconnect'))
 
 describe('by Sentinel', async () => {
   const sentinel: RedisSentinel = await startSentinel()

@@ -6,9 +6,10 @@ import { expectStats } from '../../support/queues.js'
 import { deferTo, Effects, timed } from '../../support/rig.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
-import { consume, idsOf, produce } from '../../support/traffic.js'
+import { startRelay } from '../../support/servers/relay.js'
+import { connects, consume, idsOf, produce } from '../../support/traffic.js'
 import { gate, pause, until } from '../../support/wait.js'
-import { Rig, startLiar, startRelay } from './rig.js'
+import { Rig, startLiar, urlOf } from './rig.js'
 
 let server: RedisServer
 let names = 0
@@ -127,10 +128,7 @@ describe.concurrent('a network that swallows everything for 6 s', () => {
       'late 1 false',
       ...ids.map((id) => `${id} 1 false`),
     ])
-    for (const events of [longEvents, shortEvents]) {
-      const connects = events.map(({ type }) => type).filter((type) => type.startsWith('reconnect'))
-      expect(connects).toEqual(['reconnecting', 'reconnected'])
-    }
+    for (const events of [longEvents, shortEvents]) expect(connects(events)).toEqual(['reconnecting', 'reconnected'])
     expect(shortEvents.filter(({ type }) => type === 'lease-expired')).toHaveLength(3)
     expect(longEvents.filter(({ type }) => type.startsWith('lease-'))).toEqual([])
     await expectStats(long, { ackedTotal: 4, claimed: 0, ready: 0, dead: 0 })
@@ -144,7 +142,7 @@ describe.concurrent('a connection that is half open', () => {
   }) => {
     const rig = rigOf(onTestFinished)
     const relay = await rig.use(startRelay(server.port))
-    const queue = rig.queue(rig.backend(relay.url), { leaseMs: 10_000 })
+    const queue = rig.queue(rig.backend(urlOf(relay)), { leaseMs: 10_000 })
     await queue.enqueueAll(['a', 'b'].map((id) => ({ payload: id, id })))
     const a = await queue.receive()
     const source = queue.source()
@@ -176,7 +174,7 @@ describe.concurrent('a connection that is half open', () => {
   }) => {
     const rig = rigOf(onTestFinished)
     const relay = await rig.use(startRelay(server.port))
-    const backend = rig.backend(relay.url)
+    const backend = rig.backend(urlOf(relay))
     const queue = rig.queue(backend)
     const producer = rig.queue(rig.backend(server.url), {}, queue.name)
     const source = queue.source()
@@ -206,10 +204,7 @@ describe.concurrent('a connection that is half open', () => {
     await until('it listens again', () => relay.subscribers === 1)
     const again = [await latency('a1', 2_500), await latency('a2', 2_500), await latency('a3', 2_500)]
     expect(Math.min(...again)).toBeLessThan(500)
-    expect(events.filter(({ type }) => type.startsWith('reconnect')).map(({ type }) => type)).toEqual([
-      'reconnecting',
-      'reconnected',
-    ])
+    expect(connects(events)).toEqual(['reconnecting', 'reconnected'])
     await source.stop()
     await expectStats(producer, { ackedTotal: 8, ready: 0, claimed: 0 })
   })

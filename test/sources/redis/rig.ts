@@ -1,4 +1,3 @@
-import { connect, createServer, type Socket } from 'node:net'
 import type { Backend } from 'millrace'
 import { type RedisBackendOptions, type RedisTarget, redisBackend } from 'millrace/redis'
 import { QueueRig } from '../../support/rig.js'
@@ -12,83 +11,13 @@ export function isScript(command: RespCommand): boolean {
   return SCRIPTS.includes(nameOf(command))
 }
 
+/** What a client takes that is to go through something which listens there. */
+export const urlOf = ({ port }: { readonly port: number }) => `redis://127.0.0.1:${port}`
+
 /** Makes backends besides. */
 export class Rig extends QueueRig {
   backend(target: RedisTarget, options: RedisBackendOptions = {}): Backend {
     return redisBackend(target, options)
-  }
-}
-
-/** A relay in front of a server whose connections can go silent one by one, and whose answers can be false. */
-export interface Relay {
-  readonly url: string
-  readonly port: number
-  /** How many connections have been made so far. */
-  readonly made: number
-  /** From now on nothing passes in those connections that are open and fit, in either direction. New ones are well. */
-  deafen(fits?: (connection: RelayedConnection) => boolean): number
-  /** Resets those connections that are open and fit. */
-  reset(fits?: (connection: RelayedConnection) => boolean): number
-  /** How many of the connections that are open and not deaf have subscribed. */
-  readonly subscribers: number
-  stop(): Promise<void>
-}
-
-export interface RelayedConnection {
-  readonly number: number
-  readonly subscribes: boolean
-}
-
-interface Relayed extends RelayedConnection {
-  subscribes: boolean
-  isDeaf: boolean
-  readonly sockets: readonly [Socket, Socket]
-}
-
-/** A half-open connection is what a firewall leaves that has forgotten it: nobody is told. */
-export async function startRelay(targetPort: number): Promise<Relay> {
-  const open = new Set<Relayed>()
-  let made = 0
-  const listener = createServer({ allowHalfOpen: true, noDelay: true }, (client) => {
-    const server = connect({ port: targetPort, host: '127.0.0.1', noDelay: true })
-    made += 1
-    const connection: Relayed = { number: made, subscribes: false, isDeaf: false, sockets: [client, server] }
-    open.add(connection)
-    const pass = (from: Socket, to: Socket) => {
-      from.on('data', (chunk) => {
-        if (connection.isDeaf) return
-        if (from === client && /subscribe/i.test(chunk.toString('latin1'))) connection.subscribes = true
-        to.write(chunk)
-      })
-      from.on('end', () => !connection.isDeaf && to.end())
-      from.on('error', () => to.destroy())
-      from.on('close', () => {
-        open.delete(connection)
-        to.destroy()
-      })
-    }
-    pass(client, server)
-    pass(server, client)
-  })
-  await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
-  const { port } = listener.address() as { port: number }
-  const chosen = (fits: (connection: RelayedConnection) => boolean) => [...open].filter(fits)
-  return {
-    url: `redis://127.0.0.1:${port}`,
-    port,
-    get made() {
-      return made
-    },
-    get subscribers() {
-      return [...open].filter(({ subscribes, isDeaf }) => subscribes && !isDeaf).length
-    },
-    deafen: (fits = () => true) => chosen(fits).map((each) => ((each as Relayed).isDeaf = true)).length,
-    reset: (fits = () => true) =>
-      chosen(fits).map((each) => (each as Relayed).sockets.map((socket) => socket.resetAndDestroy())).length,
-    stop: async () => {
-      listener.close()
-      for (const { sockets } of open) for (const socket of sockets) socket.destroy()
-    },
   }
 }
 
@@ -119,7 +48,7 @@ export async function startLiar(targetPort: number): Promise<Liar> {
   }
   const proxy = await startTcpProxy(targetPort, tap)
   return Object.assign(proxy, {
-    url: `redis://127.0.0.1:${proxy.port}`,
+    url: urlOf(proxy),
     lie: (error: string, times: number) => void lies.push(...Array.from({ length: times }, () => error)),
     get left() {
       return lies.length

@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { until } from '../wait.js'
 import { EtcdPeerNetwork } from './etcd-peer-network.js'
-import { asksForUser, EtcdServer, type EtcdServerOptions, peerPortOf, reserveEtcdPorts } from './etcd-server.js'
+import { asksForUser, EtcdServer, peerPortOf, reserveEtcdPorts } from './etcd-server.js'
 
+/** The fewest of which one can be missing. */
+const SIZE = 3
 const FORM_DEADLINE_MS = 20_000
 
 /** Not as short as those of a server by itself: a machine that is busy would see elections without a reason. */
@@ -26,10 +28,10 @@ export interface EtcdCluster {
   stop(): Promise<void>
 }
 
-/** Starts a cluster. Fulfils when each of its members takes requests. */
-export async function startEtcdCluster(size = 3, options: EtcdServerOptions = {}): Promise<EtcdCluster> {
+/** Starts a cluster of three. Fulfils when each of its members takes requests. */
+export async function startEtcdCluster(): Promise<EtcdCluster> {
   const network = new EtcdPeerNetwork()
-  const servers = await members(size, { ...PACE, ...options }, network)
+  const servers = await members(network)
   const stop = async () => {
     await Promise.all(servers.map((server) => server.stop()))
     await network.stop()
@@ -53,8 +55,8 @@ export async function startEtcdCluster(size = 3, options: EtcdServerOptions = {}
   }
 }
 
-async function members(size: number, options: EtcdServerOptions, network: EtcdPeerNetwork): Promise<EtcdServer[]> {
-  const reservations = await Promise.all(Array.from({ length: size }, reserveEtcdPorts))
+async function members(network: EtcdPeerNetwork): Promise<EtcdServer[]> {
+  const reservations = await Promise.all(Array.from({ length: SIZE }, reserveEtcdPorts))
   const named = await Promise.all(
     reservations.map(async (reservation, index) => {
       const name = `m${index}-${reservation.port}`
@@ -66,7 +68,7 @@ async function members(size: number, options: EtcdServerOptions, network: EtcdPe
   const token = randomUUID()
   return named.map(
     ({ reservation, name, peerUrl }) =>
-      new EtcdServer({ ...options, membership: { token, name, peerUrl, initialCluster } }, reservation),
+      new EtcdServer({ ...PACE, membership: { token, name, peerUrl, initialCluster } }, reservation),
   )
 }
 

@@ -65,11 +65,6 @@ export class EtcdGateway {
     return Number((await this.call('kv/range', { ...prefixOf(prefix), count_only: true })).count ?? 0)
   }
 
-  /** The revision of the store. */
-  async revision(): Promise<number> {
-    return Number((await this.call('kv/range', { key: base64('?') })).header.revision)
-  }
-
   async put(key: string, value: string | Buffer): Promise<void> {
     await this.call('kv/put', { key: base64(key), value: base64(value) })
   }
@@ -88,10 +83,10 @@ export class EtcdGateway {
     return ((await this.call('lease/leases')).leases ?? []).map(({ ID }: Answer) => String(ID))
   }
 
-  /** What is left of a lease in seconds (-1 when it is over), what it was granted for, and its keys. */
-  async lease(id: string): Promise<{ readonly ttlS: number; readonly grantedS: number; readonly keys: string[] }> {
-    const { TTL = '0', grantedTTL = '0', keys = [] } = await this.call('lease/timetolive', { ID: id, keys: true })
-    return { ttlS: Number(TTL), grantedS: Number(grantedTTL), keys: keys.map(textOf) }
+  /** What a lease was granted for in seconds (0 when it is over), and its keys. */
+  async lease(id: string): Promise<{ readonly grantedS: number; readonly keys: string[] }> {
+    const { grantedTTL = '0', keys = [] } = await this.call('lease/timetolive', { ID: id, keys: true })
+    return { grantedS: Number(grantedTTL), keys: keys.map(textOf) }
   }
 
   async revoke(id: string): Promise<void> {
@@ -100,7 +95,12 @@ export class EtcdGateway {
 
   /** Forgets all revisions before the newest one. */
   async compact(): Promise<void> {
-    await this.call('kv/compaction', { revision: await this.revision(), physical: true })
+    await this.call('kv/compaction', { revision: await this.#revision(), physical: true })
+  }
+
+  /** How many watches there are. */
+  watchers(): Promise<number> {
+    return this.metric('etcd_debugging_mvcc_watcher_total')
   }
 
   /** A number among those that the server publishes, summed over its labels. */
@@ -109,6 +109,11 @@ export class EtcdGateway {
     const lines = text.split('\n').filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`))
     if (lines.length === 0) throw new Error(`etcd publishes no ${name}`)
     return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0)
+  }
+
+  /** Of the store. */
+  async #revision(): Promise<number> {
+    return Number((await this.call('kv/range', { key: base64('?') })).header.revision)
   }
 
   #send(method: string, path: string, body: string, timeoutMs: number): Promise<{ status: number; text: string }> {

@@ -4,7 +4,7 @@ import { reservePort } from './free-ports.js'
 import { type ReplyDrop, type ReplyDropOptions, ReplyDrops } from './reply-drops.js'
 
 const HOST = '127.0.0.1'
-const STREAMS = ['Watch/Watch', 'Lease/LeaseKeepAlive', 'Maintenance/Snapshot']
+const STREAMS = ['Watch/Watch', 'Lease/LeaseKeepAlive']
 
 /** A call as the proxy saw it come from a client. */
 export interface SeenCall {
@@ -12,8 +12,6 @@ export interface SeenCall {
   readonly method: string
   /** The message of a unary call; empty for streams. */
   readonly request: Buffer
-  /** By `performance.now()`. */
-  readonly at: number
   /** Counts connections from 1. */
   readonly connection: number
   /** What the server said, once it has; of unary calls that went well. */
@@ -166,7 +164,7 @@ export class EtcdProxy {
   }
 
   #see(call: Call): SeenCall {
-    const seen = { ...call, at: performance.now(), reply: undefined, open: true }
+    const seen = { ...call, reply: undefined, open: true }
     this.calls.push(seen)
     return seen
   }

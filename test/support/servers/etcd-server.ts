@@ -28,8 +28,6 @@ export interface EtcdServerOptions {
   readonly electionTimeoutMs?: number
   /** When the data are larger, the server takes no more and raises the alarm NOSPACE. */
   readonly quotaBytes?: number
-  /** Keeps so many revisions, and forgets those before about every five minutes. */
-  readonly keepRevisions?: number
   /** Makes {@link ROOT} and turns authentication on. A token ends so many seconds after its last use. */
   readonly auth?: { readonly tokenTtlS?: number }
   /** Of a cluster; a server by itself needs none. */
@@ -111,11 +109,6 @@ export class EtcdServer {
     return this.#process !== undefined && this.#process.exitCode === undefined
   }
 
-  /** The end of what the server has logged. */
-  get log(): string {
-    return this.#process?.output() ?? ''
-  }
-
   get name(): string {
     return this.#options.membership?.name ?? basename(this.dir)
   }
@@ -155,7 +148,7 @@ export class EtcdServer {
   }
 
   #commandLine(): string[] {
-    const { heartbeatMs = 10, electionTimeoutMs = 100, quotaBytes, keepRevisions, auth, membership } = this.#options
+    const { heartbeatMs = 10, electionTimeoutMs = 100, quotaBytes, auth, membership } = this.#options
     const ownPeerUrl = `http://${HOST}:${peerPortOf(this.port)}`
     const peerUrl = membership?.peerUrl ?? ownPeerUrl
     const settings = {
@@ -170,10 +163,6 @@ export class EtcdServer {
       'heartbeat-interval': heartbeatMs,
       'election-timeout': electionTimeoutMs,
       ...(quotaBytes !== undefined && { 'quota-backend-bytes': quotaBytes }),
-      ...(keepRevisions !== undefined && {
-        'auto-compaction-mode': 'revision',
-        'auto-compaction-retention': keepRevisions,
-      }),
       ...(auth !== undefined && { 'bcrypt-cost': 4 }),
       ...(auth?.tokenTtlS !== undefined && { 'auth-token-ttl': auth.tokenTtlS }),
     }

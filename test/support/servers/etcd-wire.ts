@@ -17,8 +17,6 @@ export interface RangeAsked {
   readonly limit: number
   readonly isSorted: boolean
   readonly countOnly: boolean
-  readonly keysOnly: boolean
-  readonly serializable: boolean
 }
 
 /** What a transaction asks for, with all that the transactions within it do. */
@@ -54,8 +52,6 @@ export function rangeAsked(message: Buffer): RangeAsked {
     end: text(fields, 2),
     limit: integer(fields, 3),
     isSorted: integer(fields, 5) !== 0,
-    serializable: integer(fields, 7) !== 0,
-    keysOnly: integer(fields, 8) !== 0,
     countOnly: integer(fields, 9) !== 0,
   }
 }

@@ -27,7 +27,7 @@ code=$?
 if [ -n "$orphaned" ]; then
   wait $server
   # A child of the server that writes a snapshot outlives it for a moment.
-  if [ -n "$data" ]; then for try in 1 2 3 4 5; do rm -rf "$data" && break; sleep 1; done; fi
+  if [ -n "$data" ]; then for try in $(seq 50); do rm -rf "$data" && break; sleep 0.1; done; fi
 fi
 kill $guard
 exit $code

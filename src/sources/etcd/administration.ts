@@ -6,7 +6,7 @@ import type { CancelReply, PurgeState, SharedSettings } from '../../driver.js'
 import { BackendUnavailableError, QueueFullError } from '../../errors.js'
 import type { Change, Death } from './change.js'
 import type { Compare, KeyValue } from './client.js'
-import type { Arrivals, Desk, StoredArrivals } from './desk.js'
+import type { Arrivals, Desk, StoredArrivals, StoredSession } from './desk.js'
 import { readBound } from './enqueueing.js'
 import { decodeMessage, type Entry, type EntryRow, entryOf } from './entry.js'
 import { type ClaimedRow, claimedRows, find } from './inspection.js'
@@ -42,10 +42,9 @@ export async function setPaused(desk: Desk, paused: boolean): Promise<void> {
 async function changeMeta(desk: Desk, change: (meta: Meta) => Meta): Promise<SharedSettings> {
   const { keys } = desk
   // Where arrivals stand is for the first enqueue.
-  const { results } = await desk.read(get(keys.meta), get(keys.arrivals))
-  desk.noteMeta(only(results[0]))
-  desk.noteArrivals(only(results[1]))
-  for (;;) {
+  await desk.read(get(keys.meta), get(keys.arrivals))
+  for (let losses = 0; losses < MAX_LOSSES; losses += 1) {
+    if (losses > 1) await sleep(Math.random() * Math.min(losses, 10))
     const before = desk.meta
     const wanted = change(before)
     if (wanted === before) return before.settings
@@ -61,8 +60,13 @@ async function changeMeta(desk: Desk, change: (meta: Meta) => Meta): Promise<Sha
       desk.meta = { ...wanted, mod: reply.revision }
       return wanted.settings
     }
-    desk.noteMeta(only(reply.results[0]))
+    desk.noteMeta(only(reply.results[0]), reply.revision)
   }
+  throw outrun()
+}
+
+function outrun(): BackendUnavailableError {
+  return new BackendUnavailableError(`others have changed the same ${MAX_LOSSES} times`)
 }
 
 /** Makes a change until nothing of what it rests on has changed meanwhile. `plan` answers undefined where nothing is to be done. */
@@ -82,7 +86,7 @@ async function until<R>(desk: Desk, plan: () => Promise<Step<R> | { readonly res
     desk.prune()
     if (losses > 1) await sleep(Math.random() * Math.min(losses, 10))
   }
-  throw new BackendUnavailableError(`others have changed the same ${MAX_LOSSES} times`)
+  throw outrun()
 }
 
 interface Step<R> {
@@ -148,7 +152,6 @@ function purgeSome(desk: Desk, state: PurgeState, limit: number): Promise<number
   if (state === 'dead') return purgeFirstDead(desk, limit)
   return until<number>(desk, async () => {
     const { results } = await desk.read(get(desk.keys.meta), head(desk.keys[state], limit))
-    desk.noteMeta(only(results[0]))
     const { kvs = [] } = results[1] ?? {}
     const found = await readableOf(desk, kvs, state)
     if (found.length === 0) return { result: kvs.length }
@@ -170,12 +173,12 @@ function drop(change: Change, entry: Entry): void {
 /** Claims of one session at a time: it finds them gone. */
 function purgeClaimed(desk: Desk, limit: number): Promise<number> {
   return until<number>(desk, async () => {
-    const { rows, records } = await claimedRows(desk)
+    const { rows, sessions } = await claimedRows(desk)
     const session = rows[0]?.session
     if (session === undefined) return { result: 0 }
     const some = rows.filter((row) => row.session === session).slice(0, limit)
     const draft = desk.session.record.draft('itself')
-    const { record, mod } = records.get(session) as { record: SessionRecord; mod: number }
+    const { record, mod } = sessions.get(session) as StoredSession
     if (session === desk.session.name) {
       const change = desk.change(draft)
       dropClaims(change, some)
@@ -209,8 +212,6 @@ async function readDead(desk: Desk, ids: readonly string[]): Promise<StoredDeath
     get(desk.keys.arrivals),
     ...ids.map((id) => get(`${desk.keys.dead}${id}`)),
   )
-  desk.noteMeta(only(results[0]))
-  desk.noteArrivals(only(results[1]))
   return results.slice(2).flatMap((result) => {
     const stored = only(result)
     if (stored === undefined) return []

@@ -3,12 +3,12 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { NewMessage, SettleCommand, SettleResult } from '../../driver.js'
-import { BackendUnavailableError, MillraceError, QueueFullError } from '../../errors.js'
+import { BackendUnavailableError, LimitError, MillraceError, QueueFullError } from '../../errors.js'
 import { byQueue } from '../local/admission.js'
 import { carries, settled } from '../local/settle-results.js'
 import type { Change } from './change.js'
-import type { Compare, Op, Result } from './client.js'
-import type { Desk, Held } from './desk.js'
+import type { Compare, Op } from './client.js'
+import type { Answered, Desk, Held } from './desk.js'
 import { Admission, checkBatch } from './enqueueing.js'
 import { maintain } from './maintenance.js'
 import { forgetOutlived, noteEnded } from './outcomes.js'
@@ -18,6 +18,8 @@ import { absent, get, modIs, nested, only, packed } from './txn.js'
 const MAX_LOSSES = 50
 /** The most messages that one settlement carries to one queue: their ids are compared. */
 const MAX_CARRIED = 60
+/** The most conditions and operations along one path through a transaction. */
+const MAX_TXN_OPS = 128
 
 /** Carries out commands one after the other. */
 export async function settleCarrying(desk: Desk, commands: readonly SettleCommand[]): Promise<SettleResult[]> {
@@ -56,16 +58,24 @@ class Carrying {
   }
 
   async run(): Promise<SettleResult> {
-    for (const batch of this.#batches.values()) {
-      const error = checkBatch(batch, MAX_CARRIED)
-      if (error) return { state: 'refused', error }
-    }
+    const error = this.#checkBatches()
+    if (error) return { state: 'refused', error }
     for (let losses = 0; losses < MAX_LOSSES; losses += 1) {
       const result = await this.#step()
       if (result) return result
       if (losses > 1) await sleep(Math.random() * Math.min(losses, 10))
     }
     throw new BackendUnavailableError(`others have changed the same queues ${MAX_LOSSES} times`)
+  }
+
+  /** What is wrong with what is carried, to one queue or to all together. */
+  #checkBatches(): MillraceError | undefined {
+    const batches = [...this.#batches.values()]
+    for (const batch of batches) {
+      const error = checkBatch(batch, MAX_CARRIED)
+      if (error) return error
+    }
+    return checkBatch(batches.flat(), Number.POSITIVE_INFINITY)
   }
 
   /** The result, or undefined where it has to be tried again. */
@@ -79,19 +89,23 @@ class Carrying {
     const packs = isCancelled || this.#batches.size === 0 ? [] : await this.#pack(change, held)
     if (packs === undefined) return undefined
     if (packs instanceof Error) return { state: 'refused', error: packs }
+    const compare = packs.flatMap((parcel) => this.#compare(parcel))
+    // With the condition on our session; what is read where one does not hold is counted along.
+    const width = compare.length + 1 + Math.max(0, ...packs.map(({ to }) => this.#reads(to).length))
+    if (width > MAX_TXN_OPS) return { state: 'refused', error: new LimitError('etcd max-txn-ops', MAX_TXN_OPS, width) }
     const result = packs.length === 0 ? settleOne(desk, change, this.#command) : this.#end(change, held)
-    const isDone = await this.#commit(change, packs)
+    const isDone = await this.#commit(change, packs, compare)
     if (!isDone) return undefined
     desk.claims.delete(held.token)
     return result
   }
 
   /** False where nothing was done, and something has to be read again, which was. */
-  async #commit(change: Change, packs: readonly Parcel[]): Promise<boolean> {
+  async #commit(change: Change, packs: readonly Parcel[], compare: readonly Compare[]): Promise<boolean> {
     const desk = this.#desk
     const draft = change.record
     const outcome = await desk.session.commit({
-      compare: packs.flatMap((parcel) => this.#compare(parcel)),
+      compare,
       success: packed(
         [...change.finished(), desk.session.putOf(draft), ...packs.flatMap((parcel) => this.#ops(parcel))],
         20,
@@ -114,7 +128,8 @@ class Carrying {
     }
     desk.prune()
     if (outcome.kind === 'changed') return false
-    for (const [index, { to }] of packs.entries()) await this.#learn(to, outcome.results[index]?.results ?? [])
+    for (const [index, { to }] of packs.entries())
+      await this.#learn(to, { results: outcome.results[index]?.results ?? [], revision: outcome.revision })
     return false
   }
 
@@ -176,8 +191,7 @@ class Carrying {
   }
 
   async #look(to: Desk): Promise<void> {
-    const { results } = await to.read(...this.#reads(to))
-    await this.#learn(to, results)
+    await this.#learn(to, await to.read(...this.#reads(to)))
   }
 
   /** What the messages for a queue rest on. */
@@ -192,9 +206,8 @@ class Carrying {
     return [...new Set((this.#batches.get(queue) ?? []).map(({ id }) => id))]
   }
 
-  async #learn(to: Desk, results: readonly Result[]): Promise<void> {
-    to.noteMeta(only(results[0]))
-    to.noteArrivals(only(results[1]))
+  async #learn(to: Desk, answered: Answered): Promise<void> {
+    const { results } = to.note(this.#reads(to), answered)
     if (to !== this.#desk) to.session.adoptStored(only(results[2]))
     const taken = this.#idsFor(to.queue).filter((_, index) => only(results[index + 3]) !== undefined)
     const forgotten = taken.length === 0 ? new Set<string>() : await forgetOutlived(to)

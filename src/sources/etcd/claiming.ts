@@ -112,7 +112,9 @@ class Turn {
     const desk = this.#desk
     let head = known
     for (;;) {
-      if (head === undefined || (head.candidates.length === 0 && !this.#isKnownEmpty(head))) {
+      // That it is paused may be over, and that there was nothing too.
+      const isOld = desk.meta.paused || (head?.candidates.length === 0 && !this.#isKnownEmpty(head))
+      if (head === undefined || isOld) {
         head = await desk.readHead(this.#wishes.wanted, windowFor(this.#wishes.wanted))
       }
       if (desk.meta.paused) return undefined
@@ -166,7 +168,7 @@ class Turn {
 
   async #claimed(claiming: Claiming, result: Result, revision: number): Promise<void> {
     const granted = grantedIn(result, claiming)
-    if (granted === undefined) return this.#missed(claiming, result)
+    if (granted === undefined) return this.#missed(claiming, result, revision)
     this.#desk.session.adopt(claiming.draft, revision)
     this.#desk.noteRace(false)
     await this.#grant(claiming, granted, revision)
@@ -206,14 +208,14 @@ class Turn {
     }
   }
 
-  #missed({ holder }: Claiming, result: Result): void {
+  #missed({ holder }: Claiming, result: Result, revision: number): void {
     const desk = this.#desk
     desk.lostClaims += 1
     // Where the rest held, another consumer was faster; else something has come in front.
     if (result.succeeded) desk.noteRace(true)
     this.#losses += 1
     const [meta, live] = missedIn(result)
-    desk.noteMeta(only(meta))
+    desk.noteMeta(only(meta), revision)
     if (only(live) === undefined) desk.leases.gone(holder)
     if (this.#losses >= MAX_LOSSES) this.#wishes.answer({ paused: false, nextDueMs: 0 })
   }

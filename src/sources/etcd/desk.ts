@@ -16,7 +16,7 @@ import { OutcomeCount } from './outcome-count.js'
 import { rankOf } from './rank.js'
 import { decode } from './record.js'
 import { OwnSession } from './session.js'
-import { SessionRecord } from './session-record.js'
+import { type Counts, SessionRecord, sumOf } from './session-record.js'
 import { get, only, range } from './txn.js'
 import { DueWindow, ReadyWindow } from './windows.js'
 
@@ -64,6 +64,19 @@ export interface Head {
   readonly dueAt: number
 }
 
+/** What reads have answered, as it was at a revision. */
+export type Answered = Pick<TxnReply, 'results' | 'revision'>
+
+/** A session as it is stored. */
+export interface StoredSession {
+  readonly name: string
+  readonly key: string
+  readonly mod: number
+  readonly record: SessionRecord
+}
+
+const NO_BASE: Pick<StoredSession, 'mod' | 'record'> = { mod: 0, record: SessionRecord.empty() }
+
 /** Where arrivals stand. */
 export interface Arrivals {
   readonly turn: number
@@ -105,7 +118,7 @@ export class Desk {
   /** How many messages and bytes the queue holds at most, as long as arrivals stand where they stood. */
   bound: { readonly mod: number; readonly length: number; readonly bytes: number } | undefined
   /** What stands for all sessions that are over, as it was when we last looked. */
-  base = { mod: 0, record: SessionRecord.empty() }
+  base = NO_BASE
   /** Sessions of others, as they were when we last looked. */
   seen: ReadonlyMap<string, Seen> = new Map()
   /** When we last looked for claims whose owner is gone. */
@@ -120,6 +133,10 @@ export class Desk {
   readonly #expiring: DueWindow
   #limit = 0
   #names = 0
+  /** The revision of the last read, and of what is known. */
+  #readAt = 0
+  #metaAt = 0
+  #arrivedAt = 0
   /** The first message that was told to be ready since the head was read. */
   #told: { readonly row: EntryRow; readonly mod: number } | undefined
 
@@ -156,14 +173,26 @@ export class Desk {
     return new Change(this.keys, this.meta, draft, session, name)
   }
 
-  /** Reads in one step, and repeats nothing. */
-  read(...ops: Op[]): Promise<TxnReply> {
-    return this.host
-      .client()
-      .txn(
-        { compare: [], success: ops, failure: [] },
-        this.host.client().members > 1 ? SHORT_DEADLINE_MS : READ_DEADLINE_MS,
-      )
+  /** Reads in one step, repeats nothing, and takes note of what is said of the queue itself. */
+  async read(...ops: Op[]): Promise<TxnReply> {
+    const client = this.host.client()
+    const deadlineMs = client.members > 1 ? SHORT_DEADLINE_MS : READ_DEADLINE_MS
+    const reply = await client.txn({ compare: [], success: ops, failure: [] }, deadlineMs)
+    // A store that was put back to what it was before counts on from there.
+    if (reply.revision < Math.max(this.#readAt, this.session.mod)) this.#metaAt = this.#arrivedAt = 0
+    this.#readAt = reply.revision
+    return this.note(ops, reply)
+  }
+
+  /** Takes note of what reads have answered of the queue itself. */
+  note<R extends Answered>(ops: readonly Op[], reply: R): R {
+    for (const [index, op] of ops.entries()) {
+      const stored = only(reply.results[index])
+      if (op.kind !== 'get') continue
+      if (op.key === this.keys.meta) this.noteMeta(stored, reply.revision)
+      if (op.key === this.keys.arrivals) this.noteArrivals(stored, reply.revision)
+    }
+    return reply
   }
 
   /** Reads what must be known after something was done: asks until it is answered, and says so meanwhile. */
@@ -179,30 +208,41 @@ export class Desk {
     }
   }
 
-  noteMeta(stored: KeyValue | undefined): void {
-    if ((stored?.mod ?? 0) > this.meta.mod) this.meta = decodeMeta(stored)
+  /** The queue as it was stored at a revision; where somebody has deleted that, its settings are those that are known. */
+  noteMeta(stored: KeyValue | undefined, revision: number): void {
+    if (revision < this.#metaAt) return
+    this.#metaAt = revision
+    if (stored?.mod !== this.meta.mod) this.meta = stored ? decodeMeta(stored) : { ...this.meta, mod: 0 }
   }
 
-  noteArrivals(stored: KeyValue | undefined): void {
-    if (stored === undefined) return
-    this.noteArrived({ turn: decode<StoredArrivals>(stored.value, 'the arrivals of the queue').n, mod: stored.mod })
+  /** Where arrivals stood at a revision; where somebody has deleted that, they go on from where they are known to stand. */
+  noteArrivals(stored: KeyValue | undefined, revision: number): void {
+    const turn = stored ? decode<StoredArrivals>(stored.value, 'the arrivals of the queue').n : this.arrivals.turn
+    this.noteArrived({ turn, mod: stored?.mod ?? 0 }, revision)
   }
 
-  /** What {@link recordsIn} takes. */
+  /** What {@link sessionsIn} takes. */
   sessionsOp(): Op {
     return range(this.keys.sessions, endOf(this.keys.sessions))
   }
 
-  /** The records of all sessions. */
-  recordsIn(sessions: Result | undefined): SessionRecord[] {
-    const stored = sessions?.kvs ?? []
-    this.noteBase(stored.find(({ key }) => key === this.keys.base))
-    return stored.map(({ value }) => SessionRecord.decode(value))
+  /** All sessions, with what stands for those that are over. */
+  sessionsIn(result: Result | undefined): StoredSession[] {
+    const { base, sessions } = this.keys
+    const all = (result?.kvs ?? []).map(({ key, mod, value }): StoredSession => {
+      return { name: key.slice(sessions.length), key, mod, record: SessionRecord.decode(value) }
+    })
+    this.base = all.find(({ key }) => key === base) ?? NO_BASE
+    return all
   }
 
   noteBase(stored: KeyValue | undefined): void {
-    if (stored && stored.mod > this.base.mod)
-      this.base = { mod: stored.mod, record: SessionRecord.decode(stored.value) }
+    this.base = stored ? { mod: stored.mod, record: SessionRecord.decode(stored.value) } : NO_BASE
+  }
+
+  /** The numbers of the queue, which are those of all sessions. */
+  countsIn(result: Result | undefined): Counts {
+    return sumOf(this.sessionsIn(result).map(({ record }) => record))
   }
 
   /** Whether anything of the queue was ever read. */
@@ -210,9 +250,11 @@ export class Desk {
     return this.meta.mod > 0 || this.arrivals.mod > 0
   }
 
-  /** Where arrivals stood at some time. What is older than what is known says nothing. */
-  noteArrived(arrivals: Arrivals): void {
-    if (arrivals.mod > this.arrivals.mod) this.arrivals = arrivals
+  /** Where arrivals stood at a revision. What is older than what is known says nothing. */
+  noteArrived(arrivals: Arrivals, revision = arrivals.mod): void {
+    if (revision < this.#arrivedAt) return
+    this.#arrivedAt = revision
+    this.arrivals = arrivals
   }
 
   /** What {@link noteLook} takes. */
@@ -235,7 +277,7 @@ export class Desk {
 
   /** The queue, its first ready messages and what is due next, as they were at a revision. */
   noteLook([meta, ready, ...dues]: readonly Result[], revision: number): Head {
-    this.noteMeta(only(meta))
+    this.noteMeta(only(meta), revision)
     const candidates: Candidate[] = []
     const unreadable: { key: string; mod: number }[] = []
     for (const { key, mod, value } of ready?.kvs ?? []) {

@@ -113,9 +113,8 @@ export class EtcdDriver implements QueueDriver {
       onArrived: (arrivals) => this.#desk.noteArrived(arrivals),
       onReady: (entry, mod) => this.#desk.noteReady(entry, mod),
       onMarkerGone: (lease) => this.#markerGone(lease),
-      onMetaChanged: ({ type, key, value, mod }) => {
-        if (type === 'put') this.#desk.noteMeta({ key, value, mod, create: mod })
-      },
+      onMetaChanged: ({ type, key, value, mod }) =>
+        this.#desk.noteMeta(type === 'put' ? { key, value, mod, create: mod } : undefined, mod),
     })
   }
 

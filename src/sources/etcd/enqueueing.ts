@@ -18,7 +18,7 @@ import { forgetOutlived } from './outcomes.js'
 import { rankOf } from './rank.js'
 import { encode } from './record.js'
 import type { Committed } from './session.js'
-import { type SessionRecord, sumOf } from './session-record.js'
+import type { SessionRecord } from './session-record.js'
 import { absent, get, modIs, only, packed, put } from './txn.js'
 
 export const MAX_BATCH = 500
@@ -130,7 +130,7 @@ class Storing {
     if (admission.messages.length > 0) {
       const outcome = await this.#commit(admission, change, draft, compareIds)
       if (outcome.kind === 'changed') desk.prune()
-      if (outcome.kind === 'lost') await this.#outrun(outcome.results, compareIds ? idKeys(desk, admission) : [])
+      if (outcome.kind === 'lost') await this.#outrun(outcome, compareIds ? idKeys(desk, admission) : [])
       if (outcome.kind === 'changed' || outcome.kind === 'lost') return false
       desk.isOutrun = this.#losses > 0
       if (outcome.kind === 'done') {
@@ -169,7 +169,7 @@ class Storing {
     return desk.session.commit({ compare, success: ops, failure: reads })
   }
 
-  /** What {@link #learn} takes. */
+  /** What {@link #outrun} takes. */
   #reads(ids: readonly string[]): Op[] {
     const { keys } = this.#desk
     return [get(keys.meta), get(keys.arrivals), ...this.#desk.dueOps(), ...ids.map(keyOnly)]
@@ -180,15 +180,12 @@ class Storing {
     return this.#losses < 3 ? nothingDue(this.#desk) : []
   }
 
-  async #outrun(read: readonly Result[], ids: readonly string[]): Promise<void> {
-    await this.#learn(read.length > 0 ? read : (await this.#desk.read(...this.#reads(ids))).results)
-  }
-
-  async #learn([meta, arrivals, delayed, expiring, ...ids]: readonly Result[]): Promise<void> {
+  async #outrun(lost: Extract<Committed, { kind: 'lost' }>, ids: readonly string[]): Promise<void> {
     const desk = this.#desk
-    desk.noteMeta(only(meta))
-    desk.noteArrivals(only(arrivals))
-    await this.#taken(ids.flatMap(({ kvs }) => kvs))
+    const reads = this.#reads(ids)
+    const { results } = lost.results.length > 0 ? desk.note(reads, lost) : await desk.read(...reads)
+    const [, , delayed, expiring, ...taken] = results
+    await this.#taken(taken.flatMap(({ kvs }) => kvs))
     const isTime = isDue(desk.dueIn([delayed, expiring] as readonly Result[]))
     if (isTime && this.#losses < 3) await maintainSome(desk)
   }
@@ -197,9 +194,7 @@ class Storing {
   async #readIds(): Promise<void> {
     const desk = this.#desk
     const ids = this.#jobs.flatMap(({ input }) => input.map(({ id }) => id))
-    const first = await desk.read(get(desk.keys.meta), get(desk.keys.arrivals))
-    desk.noteMeta(only(first.results[0]))
-    desk.noteArrivals(only(first.results[1]))
+    await desk.read(get(desk.keys.meta), get(desk.keys.arrivals))
     const taken: KeyValue[] = []
     for (let from = 0; from < ids.length; from += MAX_COMPARED) {
       const keys = ids.slice(from, from + MAX_COMPARED).map((id) => keyOnly(`${desk.keys.messages}${id}`))
@@ -405,8 +400,7 @@ interface Leaving {
 export async function readBound(desk: Desk): Promise<Leaving> {
   const { keys } = desk
   const { results } = await desk.read(get(keys.arrivals), desk.sessionsOp())
-  desk.noteArrivals(only(results[0]))
-  const sum = sumOf(desk.recordsIn(results[1]))
+  const sum = desk.countsIn(results[1])
   const bound = { mod: only(results[0])?.mod ?? 0, length: sum.ready + sum.delayed + sum.claimed, bytes: sum.bytes }
   desk.bound = bound
   return bound

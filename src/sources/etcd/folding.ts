@@ -1,8 +1,7 @@
 /**
  * Counts sessions that are over in with the base, so that a queue's numbers are not the sum of all sessions that ever were.
  */
-import type { KeyValue } from './client.js'
-import type { Desk } from './desk.js'
+import type { Desk, StoredSession } from './desk.js'
 import { SessionRecord, sumOf } from './session-record.js'
 import { get, modIs, only, put, remove } from './txn.js'
 
@@ -23,16 +22,16 @@ export async function foldOwn(desk: Desk): Promise<void> {
 }
 
 /** Folds others that have been silent for long, as far as we have watched them. */
-export async function foldSilent(desk: Desk, sessions: readonly KeyValue[]): Promise<void> {
+export async function foldSilent(desk: Desk, sessions: readonly StoredSession[]): Promise<void> {
   const at = performance.now()
   const seen = new Map<string, Seen>()
-  for (const { key, mod, value } of sessions) {
+  for (const session of sessions) {
+    const { key, mod, record } = session
     if (key === desk.session.key || key === desk.keys.base) continue
     const before = desk.seen.get(key)
     const since = before?.mod === mod ? before.since : at
     seen.set(key, { mod, since })
-    const record = SessionRecord.decode(value)
-    if (at - since > SILENT_MS && !record.holdsClaims) await fold(desk, { key, mod, record })
+    if (at - since > SILENT_MS && !record.holdsClaims) await fold(desk, session)
   }
   desk.seen = seen
 }
@@ -43,14 +42,8 @@ export interface Seen {
   readonly since: number
 }
 
-interface Folded {
-  readonly key: string
-  readonly mod: number
-  readonly record: SessionRecord
-}
-
 /** Whether it is done. Else the base and our own session are as they are stored. */
-async function fold(desk: Desk, { key, mod, record }: Folded): Promise<boolean> {
+async function fold(desk: Desk, { key, mod, record }: Omit<StoredSession, 'name'>): Promise<boolean> {
   const { base, keys, session } = desk
   const sum = new SessionRecord(0, sumOf([record, base.record]), new Map())
   const reply = await desk.host.client().txn(

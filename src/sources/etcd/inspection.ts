@@ -11,14 +11,14 @@ import type {
 } from '../../driver.js'
 import type { Death } from './change.js'
 import type { KeyValue, Op, Result } from './client.js'
-import type { Desk } from './desk.js'
+import type { Desk, StoredSession } from './desk.js'
 import { decodeEntry, decodeMessage, type Entry, type EntryRow, entryOf, type Header, readableEntry } from './entry.js'
 import { after, endOf, INSTANT_DIGITS } from './keys.js'
 import { isDue } from './maintenance.js'
 import { candidatesIn, type Front, oldestBehind } from './oldest.js'
 import type { Page } from './page.js'
 import { decode } from './record.js'
-import { type Counts, SessionRecord, sumOf } from './session-record.js'
+import type { Counts, SessionRecord } from './session-record.js'
 import { now } from './time.js'
 import { get, nested, only, present, range } from './txn.js'
 
@@ -46,10 +46,9 @@ interface Numbers {
 async function readNumbers(desk: Desk): Promise<Numbers> {
   const { op, isWhole } = desk.frontOp(FRONT)
   const { results } = await desk.read(get(desk.keys.meta), desk.sessionsOp(), op, ...desk.dueOps())
-  desk.noteMeta(only(results[0]))
   const { kvs = [], more = false } = results[2] ?? {}
   const front = { candidates: candidatesIn(kvs), isAll: isWhole && !more }
-  return { sum: sumOf(desk.recordsIn(results[1])), front, dueAt: desk.dueIn(results.slice(3)) }
+  return { sum: desk.countsIn(results[1]), front, dueAt: desk.dueIn(results.slice(3)) }
 }
 
 async function statsFrom(desk: Desk, { sum, front }: Numbers): Promise<QueueStats> {
@@ -109,13 +108,12 @@ export interface ClaimedRow {
 
 interface ClaimedRows {
   readonly rows: readonly ClaimedRow[]
-  readonly records: ReadonlyMap<string, { readonly record: SessionRecord; readonly mod: number }>
+  readonly sessions: ReadonlyMap<string, StoredSession>
 }
 
 /** All live claims of all sessions, as they are at one revision. */
 export async function claimedRows(desk: Desk): Promise<ClaimedRows> {
   const { results } = await desk.read(...claimsOps(desk), get(desk.keys.meta))
-  desk.noteMeta(only(results[2]))
   return claimedIn(desk, results)
 }
 
@@ -124,11 +122,9 @@ function claimsOps(desk: Desk): Op[] {
   return [desk.sessionsOp(), range(claims, endOf(claims))]
 }
 
-function claimedIn({ keys }: Desk, results: readonly Result[]): ClaimedRows {
-  const records = new Map<string, { record: SessionRecord; mod: number }>()
-  for (const { key, value, mod } of results[0]?.kvs ?? []) {
-    records.set(key.slice(keys.sessions.length), { record: SessionRecord.decode(value), mod })
-  }
+function claimedIn(desk: Desk, results: readonly Result[]): ClaimedRows {
+  const { keys } = desk
+  const sessions = new Map(desk.sessionsIn(results[0]).map((session) => [session.name, session]))
   const progress = new Map<string, Buffer>()
   const pages: KeyValue[] = []
   for (const stored of results[1]?.kvs ?? []) {
@@ -136,20 +132,20 @@ function claimedIn({ keys }: Desk, results: readonly Result[]): ClaimedRows {
     if (path.length === 3) progress.set(path.join('/'), stored.value)
     else pages.push(stored)
   }
-  const rows = pages.flatMap((stored) => rowsOf(stored, keys.claims, records, progress))
-  return { rows, records }
+  const rows = pages.flatMap((stored) => rowsOf(stored, keys.claims, sessions, progress))
+  return { rows, sessions }
 }
 
 function rowsOf(
   { key, value, create }: KeyValue,
   prefix: string,
-  records: ReadonlyMap<string, { readonly record: SessionRecord }>,
+  sessions: ReadonlyMap<string, StoredSession>,
   progress: ReadonlyMap<string, Buffer>,
 ): ClaimedRow[] {
   const path = key.slice(prefix.length)
   const [session = '', number = ''] = path.split('/')
   const page = Number.parseInt(number, 16)
-  const record = records.get(session)?.record
+  const record = sessions.get(session)?.record
   const stored = decode<Page>(value, 'a page of claims')
   return (record?.liveIn(page) ?? []).map((index) => ({
     session,
@@ -289,7 +285,6 @@ const LOOKS = 5
 export async function find(desk: Desk, id: string): Promise<Whereabouts> {
   for (let look = 0; look < LOOKS; look += 1) {
     const { results } = await desk.read(...recordOps(desk, id), get(desk.keys.meta))
-    desk.noteMeta(only(results[3]))
     const [message, moved, dead] = results.map(only)
     if (message === undefined) return { state: 'unknown' }
     const { value: header, bytes } = decodeMessage(message.value)
@@ -316,9 +311,9 @@ async function findAt(desk: Desk, id: string, place: string): Promise<Whereabout
   const [looked] = results
   if (looked === undefined) return undefined
   if (looked.succeeded) return placedAt(id, place, only(looked.results[0]))
-  const { rows, records } = claimedIn(desk, looked.results)
+  const { rows, sessions } = claimedIn(desk, looked.results)
   const row = rows.find((one) => one.entry.id === id)
-  const holder = row && records.get(row.session)
+  const holder = row && sessions.get(row.session)
   if (row && holder) return { state: 'claimed', row, record: holder.record, mod: holder.mod }
   return looked.results.slice(claimsOps(desk).length)
 }

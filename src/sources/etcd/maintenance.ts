@@ -72,8 +72,6 @@ async function readDue(desk: Desk): Promise<Due[]> {
     range(keys.delayed, `${keys.delayed}${until}`, STEP),
     range(keys.expiring, `${keys.expiring}${until}`, STEP),
   )
-  desk.noteMeta(only(results[0]))
-  desk.noteArrivals(only(results[1]))
   const expired = await readExpired(desk, results[3]?.kvs ?? [])
   const gone = new Set(expired.map(({ key }) => key))
   const delayed = (results[2]?.kvs ?? []).filter(({ key }) => !gone.has(key))

@@ -9,7 +9,6 @@ import type { Desk } from './desk.js'
 import { endOf } from './keys.js'
 import type { EndedPage } from './outcome-count.js'
 import { decode, encode } from './record.js'
-import { sumOf } from './session-record.js'
 import { now } from './time.js'
 import { modIs, packed, put, range, remove } from './txn.js'
 
@@ -141,7 +140,7 @@ async function recount(desk: Desk): Promise<void> {
   const { results } = await desk.read(desk.sessionsOp())
   const { outcomes, meta } = desk
   const began = now()
-  outcomes.known = sumOf(desk.recordsIn(results[0])).outcomes
+  outcomes.known = desk.countsIn(results[0]).outcomes
   outcomes.since = 0
   if (outcomes.known < meta.settings.retention.maxOutcomes / 2) return
   const others = (await oldestPages(desk)).filter(({ key }) => key !== outcomes.own[0]?.key)

@@ -5,7 +5,7 @@
 import type { Desk } from './desk.js'
 import { readableOf } from './maintenance.js'
 import { epochText } from './rank.js'
-import { get, modIs, only, packed, range } from './txn.js'
+import { get, modIs, packed, range } from './txn.js'
 
 const STEP = 40
 
@@ -16,7 +16,6 @@ export async function reckonSome(desk: Desk): Promise<number | undefined> {
     get(keys.meta),
     range(keys.ready, `${keys.ready}${epochText(desk.meta.epoch)}`, STEP),
   )
-  desk.noteMeta(only(results[0]))
   const { kvs = [] } = results[1] ?? {}
   if (kvs.length === 0) return 0
   const found = await readableOf(desk, kvs, 'ready')

@@ -3,14 +3,14 @@
  */
 
 import { pageKey } from './change.js'
-import type { KeyValue, Op, Result } from './client.js'
-import type { Desk } from './desk.js'
+import type { Op, Result } from './client.js'
+import type { Desk, StoredSession } from './desk.js'
 import { type EntryRow, entryOf } from './entry.js'
 import { foldSilent } from './folding.js'
 import { endOf } from './keys.js'
 import type { Page } from './page.js'
 import { decode } from './record.js'
-import { SessionRecord, sumOf } from './session-record.js'
+import { sumOf } from './session-record.js'
 import { absent, get, modIs, only, packed, put, range } from './txn.js'
 
 /** How many claims one transaction brings back. */
@@ -29,7 +29,6 @@ export async function recoverNowAndThen(desk: Desk): Promise<boolean> {
 /** Brings back all claims of others whose lease is gone; answers how many. */
 export async function recoverOthers(desk: Desk): Promise<number> {
   const { results } = await desk.read(get(desk.keys.meta), ...ownersOps(desk))
-  desk.noteMeta(only(results[0]))
   return recoverFrom(desk, results.slice(1))
 }
 
@@ -43,58 +42,44 @@ export function ownersOps(desk: Desk): Op[] {
 export async function recoverFrom(desk: Desk, [lives, sessions]: readonly Result[]): Promise<number> {
   const { keys } = desk
   desk.recoveredAt = performance.now()
-  desk.outcomes.known = sumOf(desk.recordsIn(sessions)).outcomes
+  const all = desk.sessionsIn(sessions)
+  desk.outcomes.known = sumOf(all.map(({ record }) => record)).outcomes
   const live = new Set((lives?.kvs ?? []).map(({ key }) => key.slice(keys.lives.length)))
   let moved = 0
-  for (const stored of sessions?.kvs ?? []) {
-    const session = stored.key.slice(keys.sessions.length)
-    if (session !== desk.session.name) moved += await recoverSession(desk, session, stored, live)
+  for (const session of all) {
+    if (session.key !== desk.session.key) moved += await recoverSession(desk, session, live)
   }
-  await foldSilent(desk, sessions?.kvs ?? [])
+  await foldSilent(desk, all)
   return moved
 }
 
-async function recoverSession(
-  desk: Desk,
-  session: string,
-  stored: KeyValue,
-  live: ReadonlySet<string>,
-): Promise<number> {
+async function recoverSession(desk: Desk, stored: StoredSession, live: ReadonlySet<string>): Promise<number> {
   let moved = 0
-  let record = SessionRecord.decode(stored.value)
-  let mod = stored.mod
-  for (;;) {
-    const over = [...record.pages].find(([, { lease }]) => !live.has(lease))
-    if (over === undefined) return moved
+  let session: StoredSession | undefined = stored
+  while (session) {
+    const over = [...session.record.pages].find(([, { lease }]) => !live.has(lease))
+    if (over === undefined) break
     const [page, { lease }] = over
-    const reply = await recoverPage(desk, session, { record, mod, page, lease })
-    moved += reply.moved
-    if (reply.record === undefined) return moved
-    record = reply.record
-    mod = reply.mod
+    const recovered = await recoverPage(desk, session, page, lease)
+    moved += recovered.moved
+    session = recovered.session
   }
-}
-
-interface Over {
-  readonly record: SessionRecord
-  readonly mod: number
-  readonly page: number
-  readonly lease: string
+  return moved
 }
 
 interface Recovered {
   readonly moved: number
   /** Absent where another has changed the session: whoever that was sees to the rest. */
-  readonly record?: SessionRecord
-  readonly mod: number
+  readonly session?: StoredSession
 }
 
-async function recoverPage(desk: Desk, session: string, { record, mod, page, lease }: Over): Promise<Recovered> {
+async function recoverPage(desk: Desk, session: StoredSession, page: number, lease: string): Promise<Recovered> {
   const { keys } = desk
-  const { results } = await desk.read(get(pageKey(keys, session, page)))
+  const { record, key, mod } = session
+  const { results } = await desk.read(get(pageKey(keys, session.name, page)))
   const stored = only(results[0])
   const draft = record.draft('another')
-  const change = desk.changeOf(session, draft)
+  const change = desk.changeOf(session.name, draft)
   const indices = record.liveIn(page).slice(0, STEP)
   const held = stored && decode<Page>(stored.value, 'a page of claims')
   for (const index of indices) {
@@ -109,9 +94,9 @@ async function recoverPage(desk: Desk, session: string, { record, mod, page, lea
       )
     } else draft.count('dropped')
   }
-  const key = `${keys.sessions}${session}`
   const ops = [...change.finished(), put(key, draft.encode())]
   const compare = [modIs(key, mod), absent(`${keys.lives}${lease}`), modIs(keys.meta, desk.meta.mod)]
   const reply = await desk.host.client().txn({ compare, success: packed(ops, 20), failure: [] }, DEADLINE_MS)
-  return reply.succeeded ? { moved: indices.length, record: draft, mod: reply.revision } : { moved: 0, mod: 0 }
+  if (!reply.succeeded) return { moved: 0 }
+  return { moved: indices.length, session: { ...session, record: draft, mod: reply.revision } }
 }

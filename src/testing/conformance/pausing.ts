@@ -22,8 +22,8 @@ export const pausing: Concern = {
       }
       await assertDepth(peer, { ready: 2, claimed: 0, paused: true })
       await peer.resume()
-      await assertDepth(queue, { paused: false })
       assert.deepEqual(await payloads(queue), ['a', 'b'])
+      await assertDepth(queue, { paused: false })
     }),
 
     scenario('N69', 'a paused queue takes messages, and settlements of what is held', async (bench) => {

@@ -25,7 +25,7 @@ beforeEach(async () => {
   await server.gateway.deletePrefix()
 })
 
-const opened = () => rig.queue(rig.backend(server.url), {}, NAME)
+const opened = (options: { maxDeliveries?: number } = {}) => rig.queue(rig.backend(server.url), options, NAME)
 
 /** All that is stored, but sessions and what belongs to a lease: those say who is there. */
 async function stored(): Promise<Record<string, string>> {
@@ -103,6 +103,30 @@ describe('a queue that a newer version has written', () => {
     await server.gateway.put(META, NEWER)
     expect(await ended).toBeInstanceOf(StoreVersionError)
   })
+})
+
+describe('what somebody deletes', () => {
+  it.each(['w/meta', 'w/arrivals', 'w/news', 's/'])(
+    'of %j is made again by who works with it, as it was',
+    async (name) => {
+      const settings = { maxDeliveries: 2 }
+      const [queue, other] = [opened(settings), opened(settings)]
+      await queue.enqueueAll(['a', 'b'].map((id) => ({ payload: id, id })))
+      await (await queue.receive())?.ack()
+      await other.enqueue('c')
+      await server.gateway.deletePrefix(`millrace/${NAME}/${name}`)
+      await Promise.all([queue.enqueue('d'), other.enqueue('e')])
+      await queue.configure({ limits: { maxLength: 10 } })
+      await queue.pause()
+      await other.resume()
+      const seen: (string | undefined)[] = []
+      for (const each of [queue, other, queue, other]) seen.push(await each.tryTake())
+      expect(seen.sort()).toEqual(['b', 'c', 'd', 'e'])
+      await queue.enqueue('poison')
+      for (const each of [queue, other]) await (await each.receive())?.requeue()
+      expect((await queue.deadLetters[Symbol.asyncIterator]().next()).value).toMatchObject({ attempts: 2 })
+    },
+  )
 })
 
 describe('what cannot be read', () => {

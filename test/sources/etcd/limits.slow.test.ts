@@ -1,6 +1,7 @@
 /** What does not fit into a request of etcd is told before it is sent, by name; what need not go together is split. */
 import { bytes, LimitError, MillraceError, mergeMap, pipe, type Queue, run } from 'millrace'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import type { Claim } from '../../../src/driver.js'
 import { expectStats } from '../../support/queues.js'
 import { deferTo, timed } from '../../support/rig.js'
 import { type EtcdProxy, startEtcdProxy } from '../../support/servers/etcd-proxy.js'
@@ -214,6 +215,34 @@ describe('what need not go together', () => {
     await expectStats(queue, { ackedTotal: 80, delayed: 80, dead: 80, forwardedTotal: 80, claimed: 0, ready: 0 })
     await expectStats(other, { ready: 80 })
     expect(await queue.purge({ state: ['delayed', 'dead'] })).toBe(160)
+  })
+})
+
+describe('a settlement', () => {
+  it.each([
+    [1, 60, 'forwarded'],
+    [2, 36, 'forwarded'],
+    [2, 60, 'refused'],
+    [3, 60, 'refused'],
+    [24, 1, 'forwarded'],
+  ])('E2 that carries to each of %i queues %i messages is %s, whole', async (count, length, state) => {
+    const backend = rig.backend(proxy.url)
+    const from = rig.queue(backend)
+    const to = Array.from({ length: count }, () => rig.queue(backend))
+    await from.enqueue('a', { id: 'a' })
+    const driver = backend.open(from.name, { close: async () => undefined })
+    const request = (seq: number) => ({ session: 'itself', seq, floor: 0 })
+    const { claims } = await driver.claim({ token: request(1), max: 1, leaseMs: 30_000, take: false, consumer: 'c' })
+    const carry = to.flatMap(({ name }) =>
+      ids(length).map((id) => ({ queue: name, message: { id, bytes: Buffer.from('"x"'), priority: 0, delayMs: 0 } })),
+    )
+    const { id, token } = claims[0] as Claim
+    const [result] = await driver.settle([{ id, token, kind: 'ack', carry }], request(2))
+    expect(result).toMatchObject({ state })
+    if (state === 'refused') expect(result?.error).toMatchObject({ limit: 'etcd max-txn-ops', maximum: 128 })
+    for (const queue of to) await expectStats(queue, { ready: state === 'refused' ? 0 : length })
+    await expectStats(from, { claimed: state === 'refused' ? 1 : 0 })
+    await driver.close()
   })
 })
 

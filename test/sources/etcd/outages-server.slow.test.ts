@@ -1,4 +1,5 @@
 /** A member that dies, comes back, freezes, forgets its past or is full, while queues wait and work. */
+import { cp, rm } from 'node:fs/promises'
 import { type Delivery, mergeMap, pipe, type Queue, run } from 'millrace'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { eventsOf } from '../../support/events.js'
@@ -7,7 +8,7 @@ import { deferTo, timed } from '../../support/rig.js'
 import { startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { startTcpProxy } from '../../support/servers/tcp-proxy.js'
-import { connects, expectAllOnce, followed, nameOf } from '../../support/traffic.js'
+import { connects, expectAllOnce, followed, idsOf, nameOf } from '../../support/traffic.js'
 import { pause, until } from '../../support/wait.js'
 import { Rig, urlOf } from './rig.js'
 
@@ -110,6 +111,38 @@ describe.concurrent('a server that, in mid-work,', () => {
     const server = await rig.use(startEtcd())
     const queues = [1, 2, 3].map(() => rig.queue(rig.backend(server.url), {}, 'work'))
     await expectAllOnce(queues, () => disturb(server), { everyMs, most, count: 50, betweenMs: 50, withinMs: 20_000 })
+  })
+})
+
+describe.concurrent('a server that is put back to a copy of before', () => {
+  it('N79 goes on from there: what came since is gone, and what comes is handled', async ({ onTestFinished }) => {
+    const rig = rigOf(onTestFinished)
+    const server = await rig.use(startEtcd())
+    const [queue, producer] = [1, 2].map(() => rig.queue(rig.backend(server.url), {}, 'work')) as [
+      Queue<string>,
+      Queue<string>,
+    ]
+    const waiting = followed(queue)
+    await producer.enqueue('before', { id: 'before' })
+    await until('it is acked', async () => (await producer.stats()).ackedTotal === 1)
+    await server.kill()
+    const copy = `${server.dir}-copy`
+    onTestFinished(() => rm(copy, { recursive: true, force: true }))
+    await cp(server.dir, copy, { recursive: true })
+    await server.restart()
+    for (const id of idsOf(20)) await producer.enqueue(id, { id })
+    await until('all have come', () => waiting.seen.length === 21, 8_000)
+
+    await server.kill()
+    await rm(server.dir, { recursive: true })
+    await cp(copy, server.dir, { recursive: true })
+    await server.restart()
+    const again = ['x', 'y', 'z']
+    for (const id of again) await producer.enqueue(id, { id })
+    await until('these have too', () => waiting.seen.length === 24, 8_000)
+    expect(waiting.seen.slice(21)).toEqual(again.map((id) => `${id} 1`))
+    await waiting.stop()
+    await expectStats(producer, { ready: 0, claimed: 0 })
   })
 })
 

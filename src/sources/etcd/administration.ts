@@ -3,17 +3,17 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CancelReply, PurgeState, SharedSettings } from '../../driver.js'
-import { BackendUnavailableError, QueueFullError } from '../../errors.js'
+import { BackendUnavailableError } from '../../errors.js'
 import type { Change, Death } from './change.js'
 import type { Compare, KeyValue } from './client.js'
 import type { Arrivals, Desk, StoredArrivals, StoredSession } from './desk.js'
-import { readBound } from './enqueueing.js'
 import { decodeMessage, type Entry, type EntryRow, entryOf } from './entry.js'
-import { type ClaimedRow, claimedRows, find } from './inspection.js'
+import { type ClaimedRow, claimedRows, find } from './finding.js'
 import { readableOf } from './maintenance.js'
 import { encodeMeta, type Meta, unnamed, withSettings } from './meta.js'
 import { forgetOutlived, noteEnded } from './outcomes.js'
 import { decode, encode } from './record.js'
+import { type Amount, Room } from './room.js'
 import type { SessionRecord } from './session-record.js'
 import { get, head, modIs, only, packed, put, remove } from './txn.js'
 
@@ -261,11 +261,21 @@ export async function purgeDead(desk: Desk, ids: readonly string[]): Promise<boo
 /** Brings dead letters back as if they were new; for each id whether it was one. All, or none where there is no room. */
 export async function requeueDead(desk: Desk, ids: readonly string[]): Promise<boolean[]> {
   const back = new Set<string>()
+  if (ids.length > STEP) await desk.patiently(() => checkRoom(desk, ids))
   for (const some of steps(ids)) {
     const done = await until<readonly string[]>(desk, () => revive(desk, some))
     for (const id of done) back.add(id)
   }
   return firsts(ids, back)
+}
+
+/** All come back or none: so what takes several steps begins only where there is room for all. */
+async function checkRoom(desk: Desk, ids: readonly string[]): Promise<void> {
+  const dead: StoredDeath[] = []
+  for (const some of steps(ids)) dead.push(...(await readDead(desk, some)))
+  if (desk.meta.settings.limits.whenFull === 'dropOldest') return
+  const full = await new Room(desk, desk.change(desk.session.record.draft('itself'))).take(amountOf(dead))
+  if (full) throw full
 }
 
 async function revive(
@@ -274,10 +284,12 @@ async function revive(
 ): Promise<Step<readonly string[]> | { readonly result: readonly string[] }> {
   const dead = await readDead(desk, ids)
   if (dead.length === 0) return { result: [] }
-  await checkRoom(desk, dead)
-  const { results } = await desk.read(...dead.map(({ entry }) => get(`${desk.keys.messages}${entry.id}`)))
   const draft = desk.session.record.draft('itself')
   const change = desk.change(draft)
+  const room = new Room(desk, change)
+  const full = await room.take(amountOf(dead))
+  if (full) throw full
+  const { results } = await desk.read(...dead.map(({ entry }) => get(`${desk.keys.messages}${entry.id}`)))
   dead.forEach((one, index) => {
     const stored = only(results[index])
     const ttlMs = stored && decodeMessage(stored.value).value.ttlMs
@@ -302,18 +314,13 @@ async function revive(
     modIs(desk.keys.meta, desk.meta.mod),
     modIs(desk.keys.arrivals, desk.arrivals.mod),
     ...dead.map(({ stored }) => modIs(stored.key, stored.mod)),
+    ...room.compare(),
   ]
   return { draft, change, compare, result: idsOf(dead), arrivals: { turn: turn.n, mod: 0 } }
 }
 
-async function checkRoom(desk: Desk, dead: readonly StoredDeath[]): Promise<void> {
-  const { maxLength, maxBytes } = desk.meta.settings.limits
-  if (maxLength === null && maxBytes === null) return
-  const held = await readBound(desk)
-  const bytes = dead.reduce((sum, { entry }) => sum + entry.size, 0)
-  if (maxLength !== null && held.length + dead.length > maxLength)
-    throw new QueueFullError(desk.queue, 'maxLength', maxLength)
-  if (maxBytes !== null && held.bytes + bytes > maxBytes) throw new QueueFullError(desk.queue, 'maxBytes', maxBytes)
+function amountOf(dead: readonly StoredDeath[]): Amount {
+  return { length: dead.length, bytes: dead.reduce((sum, { entry }) => sum + entry.size, 0) }
 }
 
 function idsOf(dead: readonly StoredDeath[]): string[] {

@@ -33,16 +33,18 @@ import type { EtcdClient } from './client.js'
 import { Desk, LOOK } from './desk.js'
 import { checkBatch, type EnqueueJob, enqueue } from './enqueueing.js'
 import { isOutOfSpace } from './errors.js'
+import { find, outcomeIn } from './finding.js'
 import { foldOwn } from './folding.js'
 import { Hints } from './hints.js'
-import { find, listClaimed, listDead, listPlaced, outcomeIn, statsOf } from './inspection.js'
 import { keysOf } from './keys.js'
 import { type Job, Lane, type Together } from './lane.js'
+import { listClaimed, listDead, listPlaced } from './listing.js'
 import { isDue, lapseOwn, maintain, maintainSome } from './maintenance.js'
 import { endsOp, forgetOutlived, trimOutcomes } from './outcomes.js'
 import { reckonSome } from './reckoning.js'
 import { ownersOps, recoverFrom, recoverOthers } from './recovery.js'
 import { type RenewInput, renew } from './renewing.js'
+import { statsOf } from './stats.js'
 import { now } from './time.js'
 import { TokenBook } from './tokens.js'
 
@@ -217,9 +219,11 @@ export class EtcdDriver implements QueueDriver {
     return this.#upToDate(async () => {
       if (watch) await this.#hints.watchEnd(id)
       const found = await find(this.#desk, id)
-      if (found.state !== 'ended') return outcomeIn(found)
+      const outcome = outcomeIn(found)
+      if (outcome.state !== 'pending') this.#hints.forgetEnd(id)
+      if (found.state !== 'ended') return outcome
       const forgotten = await this.#ask<Solo, Set<string>>(SOLO, () => forgetOutlived(this.#desk))
-      return forgotten.has(id) ? { state: 'unknown' } : outcomeIn(found)
+      return forgotten.has(id) ? { state: 'unknown' } : outcome
     })
   }
 

@@ -6,20 +6,17 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { EnqueueStatus, NewMessage } from '../../driver.js'
 import { BackendUnavailableError, LimitError, MillraceError, QueueFullError, UnsupportedError } from '../../errors.js'
 import { sizeOf } from '../local/admission.js'
+import { Admission } from './admission.js'
 import type { Change } from './change.js'
 import type { Compare, KeyValue, Op, Result } from './client.js'
-import type { Arrivals, Candidate, Desk, StoredArrivals } from './desk.js'
-import { type Entry, encodeMessage, entryFor, entryRow, headerOf } from './entry.js'
-import { arrivalText, fixed, INSTANT_DIGITS } from './keys.js'
+import type { Desk } from './desk.js'
 import type { Failed, Job } from './lane.js'
 import { isDue, maintain, maintainSome, nothingDue } from './maintenance.js'
-import { oldestReady } from './oldest.js'
 import { forgetOutlived } from './outcomes.js'
-import { rankOf } from './rank.js'
-import { encode } from './record.js'
+import { MAX_VICTIMS } from './room.js'
 import type { Committed } from './session.js'
 import type { SessionRecord } from './session-record.js'
-import { absent, get, modIs, only, packed, put } from './txn.js'
+import { absent, get, packed } from './txn.js'
 
 export const MAX_BATCH = 500
 export const MAX_BATCH_BYTES = 1_400_000
@@ -219,189 +216,4 @@ function idKeys({ keys }: Desk, { messages }: Admission): string[] {
 
 function keyOnly(key: string): Op {
   return { kind: 'get', key, keysOnly: true }
-}
-
-/** Messages that are to be stored in a queue, as part of a change. */
-export class Admission {
-  /** Those that are stored. */
-  readonly messages: NewMessage[] = []
-  /** Something has arrived meanwhile: all of this has to be made again. */
-  outdated = false
-  readonly #desk: Desk
-  readonly #arrivals: Arrivals
-  readonly #change: Change
-  readonly #known: ReadonlySet<string>
-  readonly #seen = new Set<string>()
-  readonly #ops: Op[] = []
-  readonly #victims: Candidate[] = []
-  /** Bytes of those. */
-  #freed = 0
-  #dueAt = 0
-  #single: Entry | undefined
-  #ready = 0
-  #bytes = 0
-
-  constructor(desk: Desk, change: Change, known: ReadonlySet<string>) {
-    this.#desk = desk
-    this.#arrivals = desk.arrivals
-    this.#change = change
-    this.#known = known
-  }
-
-  /** Adds a batch, all or nothing; an error where it does not fit. */
-  async add(batch: readonly NewMessage[], leaving = { length: 0, bytes: 0 }): Promise<EnqueueStatus[] | MillraceError> {
-    const error = this.#checkPayloads(batch)
-    if (error) return error
-    const fresh = new Set<NewMessage>()
-    const ids = new Set<string>()
-    for (const message of batch) {
-      if (this.#known.has(message.id) || this.#seen.has(message.id) || ids.has(message.id)) continue
-      ids.add(message.id)
-      fresh.add(message)
-    }
-    const full = await this.#makeRoom([...fresh], leaving)
-    if (full) return full
-    for (const message of fresh) this.#store(message)
-    return batch.map((message) => (fresh.has(message) ? 'enqueued' : 'duplicate'))
-  }
-
-  /** What has to hold for all of this. */
-  compare(): Compare[] {
-    const { keys } = this.#desk
-    return [
-      modIs(keys.meta, this.#change.meta.mod),
-      modIs(keys.arrivals, this.#arrivals.mod),
-      ...this.#victims.map(({ key, mod }) => modIs(key, mod)),
-    ]
-  }
-
-  ops(): Op[] {
-    const { keys } = this.#desk
-    const turn: StoredArrivals = {
-      n: this.#arrivals.turn + 1,
-      ...(this.#ready > 0 && { r: this.#ready }),
-      ...(this.#dueAt > 0 && { d: this.#dueAt }),
-      ...(this.#single && this.messages.length === 1 && { e: entryRow(this.#single) }),
-    }
-    return [...this.#ops, put(keys.arrivals, encode(turn))]
-  }
-
-  /** It was stored at this revision. */
-  applied(revision: number): void {
-    const desk = this.#desk
-    desk.noteArrived({ turn: this.#arrivals.turn + 1, mod: revision })
-    if (this.#single && this.messages.length === 1) desk.noteReady(entryRow(this.#single), revision)
-    if (desk.bound?.mod !== this.#arrivals.mod) return
-    const { length, bytes } = desk.bound
-    desk.bound = { mod: revision, length: length + this.messages.length, bytes: bytes + this.#bytes }
-  }
-
-  #checkPayloads(batch: readonly NewMessage[]): MillraceError | undefined {
-    const { maxPayloadBytes } = this.#desk.meta.settings.limits
-    const large = batch.find(({ bytes }) => bytes.byteLength > maxPayloadBytes)
-    return large && new LimitError('maxPayloadBytes', maxPayloadBytes, large.bytes.byteLength)
-  }
-
-  #store(message: NewMessage): void {
-    const { keys } = this.#desk
-    const { now, record, meta } = this.#change
-    const arrival = arrivalText({ turn: this.#arrivals.turn + 1, index: this.messages.length })
-    const delayed = message.delayMs > 0
-    const dueAt = now + Math.ceil(message.delayMs)
-    const entry = entryFor(message, delayed ? dueAt : now, arrival, now)
-    const place = delayed ? `d/${fixed(dueAt, INSTANT_DIGITS)}${arrival}` : `r/${rankOf(entry, meta)}`
-    this.#seen.add(message.id)
-    this.messages.push(message)
-    this.#bytes += entry.size
-    record.count('enqueued')
-    record.count('bytes', entry.size)
-    record.count(delayed ? 'delayed' : 'ready')
-    this.#ops.push(put(`${keys.messages}${message.id}`, encodeMessage(headerOf(message, now, place), message.bytes)))
-    this.#ops.push(...this.#change.placed(entry, place))
-    if (delayed) this.#due(dueAt)
-    else {
-      this.#ready += 1
-      this.#single = entry
-    }
-    if (entry.expiresAt > 0) this.#due(entry.expiresAt)
-  }
-
-  #due(at: number): void {
-    if (this.#dueAt === 0 || at < this.#dueAt) this.#dueAt = at
-  }
-
-  /** Makes sure that there is room, or drops what is oldest; an error where neither will do. */
-  async #makeRoom(fresh: readonly NewMessage[], leaving: Leaving): Promise<MillraceError | undefined> {
-    const { limits } = this.#desk.meta.settings
-    if (fresh.length === 0 || (limits.maxLength === null && limits.maxBytes === null)) return undefined
-    const wanted = { length: fresh.length, bytes: fresh.reduce((sum, message) => sum + sizeOf(message), 0) }
-    const desk = this.#desk
-    if (
-      desk.bound?.mod === desk.arrivals.mod &&
-      desk.bound.mod > 0 &&
-      this.#exceeded(desk.bound, wanted, leaving) === undefined
-    ) {
-      return undefined
-    }
-    const held = await readBound(desk)
-    this.outdated ||= desk.arrivals.mod !== this.#arrivals.mod
-    const bound = this.#exceeded(held, wanted, leaving)
-    if (bound === undefined) return undefined
-    const full = new QueueFullError(desk.queue, bound, limits[bound] ?? 0)
-    return limits.whenFull === 'reject' ? full : this.#dropOldest(held, wanted, leaving, full)
-  }
-
-  #exceeded(held: Leaving, wanted: Leaving, leaving: Leaving): 'maxLength' | 'maxBytes' | undefined {
-    const { maxLength, maxBytes } = this.#desk.meta.settings.limits
-    const length = held.length + this.messages.length + wanted.length - leaving.length - this.#victims.length
-    const bytes = held.bytes + this.#bytes + wanted.bytes - leaving.bytes - this.#freed
-    if (maxLength !== null && length > maxLength) return 'maxLength'
-    return maxBytes !== null && bytes > maxBytes ? 'maxBytes' : undefined
-  }
-
-  async #dropOldest(held: Leaving, wanted: Leaving, leaving: Leaving, full: QueueFullError) {
-    let { length, bytes } = leaving
-    const victims: Candidate[] = []
-    const dropped = new Set(this.#victims.map(({ key }) => key))
-    for (const oldest of await oldestReady(this.#desk, MAX_VICTIMS)) {
-      if (dropped.has(oldest.key)) continue
-      length += 1
-      bytes += oldest.entry.size
-      victims.push(oldest)
-      if (this.#exceeded(held, wanted, { length, bytes }) !== undefined) continue
-      for (const victim of victims) this.#drop(victim)
-      return undefined
-    }
-    return full
-  }
-
-  #drop(victim: Candidate): void {
-    const { key, entry } = victim
-    this.#victims.push(victim)
-    this.#freed += entry.size
-    this.#change.takeOff('ready', key, entry)
-    this.#change.record.count('dropped')
-    this.#change.forget(entry)
-  }
-}
-
-/** The most messages that one transaction drops to make room; each is a condition, as is each id that is compared. */
-const MAX_VICTIMS = 60
-
-interface Leaving {
-  readonly length: number
-  readonly bytes: number
-}
-
-/**
- * What the queue holds at most from now on, as long as nothing arrives: all that others do meanwhile makes it less. Read in
- * one step together with where arrivals stand.
- */
-export async function readBound(desk: Desk): Promise<Leaving> {
-  const { keys } = desk
-  const { results } = await desk.read(get(keys.arrivals), desk.sessionsOp())
-  const sum = desk.countsIn(results[1])
-  const bound = { mod: only(results[0])?.mod ?? 0, length: sum.ready + sum.delayed + sum.claimed, bytes: sum.bytes }
-  desk.bound = bound
-  return bound
 }

@@ -57,7 +57,7 @@ export class Hints {
     })
   }
 
-  /** Tells when this message has ended. Fulfils when that is sure to be told. */
+  /** Tells once that this message has ended, or may have. Fulfils when that is sure to be told. */
   async watchEnd(id: string): Promise<void> {
     this.#watched.add(id)
     this.#ends ??= new Watching(this.#host.client, this.#host.keys.ends, {
@@ -68,6 +68,11 @@ export class Hints {
       down: () => {},
     })
     await this.#ends.begun
+  }
+
+  /** That it has ended is known. */
+  forgetEnd(id: string): void {
+    this.#watched.delete(id)
   }
 
   close(): void {
@@ -97,7 +102,6 @@ export class Hints {
   }
 
   #down(error: Error): void {
-    if (!this.#isUp && this.#listeners.size === 0) return
     this.#isUp = false
     this.tell({ kind: 'down', error })
   }
@@ -165,7 +169,7 @@ export class Hints {
   }
 
   #ended(ids: readonly string[]): void {
-    for (const id of ids) if (this.#watched.has(id)) this.tell({ kind: 'outcome', id })
+    for (const id of ids) if (this.#watched.delete(id)) this.tell({ kind: 'outcome', id })
   }
 }
 

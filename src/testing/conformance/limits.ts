@@ -201,6 +201,27 @@ export const limits: Concern = {
       )
     }),
 
+    scenario('X22', 'of many dead letters none comes back where there is not room for all', async (bench) => {
+      const queue = bench.queue({ limits: { maxLength: 80 } })
+      await bury(
+        queue,
+        range(70).map((n) => `dead ${n}`),
+      )
+      await queue.enqueueAll(range(20).map((n) => ({ payload: `ready ${n}` })))
+      await assert.rejects(queue.deadLetters.requeueAll(), QueueFullError)
+      await assertDepth(queue, { ready: 20, dead: 70 })
+    }),
+
+    scenario('X22', 'a dead letter that comes back drops the oldest, where that is how room is made', async (bench) => {
+      const queue = bench.queue({ limits: { maxLength: 2, whenFull: 'dropOldest' } })
+      await bury(queue, ['x'])
+      await queue.enqueue('a')
+      await queue.enqueue('b')
+      assert.equal(await queue.deadLetters.requeue('x'), true)
+      await assertDepth(queue, { ready: 2, dead: 0, droppedTotal: 1 })
+      assert.deepEqual(await payloads(queue), ['b', 'x'])
+    }),
+
     scenario('X22', 'many producers at a bound fill the queue exactly', async (bench) => {
       const queue = bench.queue({ limits: { maxLength: 10 } })
       await queue.stats()

@@ -60,7 +60,7 @@ export const outcomes: Concern = {
     }),
 
     scenario('N72', 'past its retention an outcome is unknown, and the id is free again', async (bench) => {
-      const queue = bench.queue({ retention: { outcomesMs: 100 } })
+      const queue = bench.queue({ retention: { outcomesMs: 500 } })
       await queue.enqueue('a', { id: 'a' })
       await (await nextNow(queue)).ack('kept')
       assert.deepEqual(await queue.outcome('a'), { state: 'done', result: 'kept' })

@@ -17,6 +17,7 @@
  */
 import type { Observable, SchedulerLike } from 'rxjs'
 import type { DriverFeatures } from './driver-features.js'
+import { TokenExpiredError } from './errors.js'
 import { Eventual } from './eventual.js'
 import type { SharedSettings } from './shared-settings.js'
 
@@ -375,6 +376,11 @@ export const DELIVERIES_PER_ATTEMPT = 3
 /** A reply that is there already: its callbacks run inside `then`. */
 export function replied<T>(value: T): Reply<T> {
   return Eventual.resolved(value)
+}
+
+/** What answers a repeat that comes too late. */
+export function tokenExpired({ session, seq }: RequestToken): TokenExpiredError {
+  return new TokenExpiredError(`request ${seq} of session ${session} is older than the answers that are kept`)
 }
 
 /** A refusal that is there already. */

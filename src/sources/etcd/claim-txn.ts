@@ -82,10 +82,11 @@ export function claimOp(desk: Desk, { revision }: Head, claiming: Claiming): Op 
   const { holder, windows, without } = claiming
   const live = `${keys.lives}${holder.id}`
   const leaf: Op[] = [session.putOf(without), get(keys.meta), get(live)]
+  const holding = session.putOf(claiming.draft)
   let branch: readonly Op[] = leaf
   for (const window of windows.toReversed()) {
     const asSeen = window.map(({ key, mod }) => modIs(key, mod))
-    branch = [nested(asSeen, grantOps(desk, claiming, window), branch)]
+    branch = [nested(asSeen, [holding, ...grantOps(desk, claiming, window)], branch)]
   }
   const last = windows.at(-1)?.at(-1) as Candidate
   const general: Compare[] = [
@@ -98,7 +99,7 @@ export function claimOp(desk: Desk, { revision }: Head, claiming: Claiming): Op 
 }
 
 function grantOps({ keys, session }: Desk, claiming: Claiming, window: readonly Candidate[]): Op[] {
-  const { terms, page, draft } = claiming
+  const { terms, page } = claiming
   const stored: Page = {
     consumer: terms.consumer,
     taken: terms.take,
@@ -109,7 +110,7 @@ function grantOps({ keys, session }: Desk, claiming: Claiming, window: readonly 
   }
   const [first] = window
   const last = window.at(-1)
-  const ops: Op[] = [put(pageKey(keys, session.name, page), encode(stored)), session.putOf(draft)]
+  const ops: Op[] = [put(pageKey(keys, session.name, page), encode(stored))]
   // All of them, and nothing else: that they are as they were seen, and nothing is between them, was compared.
   if (first && last) ops.push(removeRange(first.key, after(last.key)))
   for (const { entry } of window) if (entry.expiresAt > 0) ops.push(remove(expiryKey(keys, entry)))

@@ -147,7 +147,8 @@ class Turn {
     const settled = this.#settlements.carryOut(desk, change)
     const cut = trimOwn(desk, change)
     // What comes back may be in front of what we know of.
-    const mayClaim = settled.isAll && change.news?.ready !== true && !desk.meta.paused
+    const { news } = change
+    const mayClaim = settled.isAll && news?.ready !== true && !desk.meta.paused
     const claiming = mayClaim && known ? await this.#plan(known, draft, settled) : undefined
     if (claiming === undefined && settled.changesNothing) return this.#concludeUnchanged(settled)
     const ops = packed(change.finished(), MOST_GROUPS)
@@ -159,7 +160,7 @@ class Turn {
     const { answers, revision } = results
     desk.session.adopt(draft, revision)
     noteEnded(desk, change, results, cut)
-    if (change.news?.dueAt) desk.noteDue(change.news.dueAt)
+    if (news?.dueAt) desk.noteDue(news.dueAt)
     if (claiming) await this.#claimed(claiming, answers[ops.length] as Result, revision)
     if (this.#wishes.isEmpty) return undefined
     this.#shown = desk.noteLook(answers.slice(ops.length + 1), revision)

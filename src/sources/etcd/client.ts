@@ -8,7 +8,7 @@ export interface Compare {
   readonly key: string
   readonly end?: string
   /** `mod`: the revision that changed the key last, `create`: that which made it; both 0 for a key that is absent. */
-  readonly field: 'mod' | 'create' | 'version'
+  readonly field: 'mod' | 'create'
   readonly is: 'Equal' | 'Less' | 'Greater'
   readonly to: number
 }
@@ -39,14 +39,13 @@ export interface KeyValue {
   readonly create: number
 }
 
-/** The answer to one operation: `kvs` of a get, `deleted` of a delete, the rest of a nested transaction. */
+/** The answer to one operation: `kvs`, `more` and `count` of a get, the rest of a nested transaction. */
 export interface Result {
   readonly kvs: readonly KeyValue[]
   /** There is more than the limit let through. */
   readonly more: boolean
   /** How many keys there are in the range, whatever the limit. */
   readonly count: number
-  readonly deleted: number
   readonly succeeded: boolean
   readonly results: readonly Result[]
 }

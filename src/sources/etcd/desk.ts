@@ -133,8 +133,7 @@ export class Desk {
   readonly #expiring: DueWindow
   #limit = 0
   #names = 0
-  /** The revision of the last read, and of what is known. */
-  #readAt = 0
+  /** The revisions of what is known. */
   #metaAt = 0
   #arrivedAt = 0
   /** The first message that was told to be ready since the head was read. */
@@ -149,7 +148,14 @@ export class Desk {
     this.#ready = new ReadyWindow(keys.ready)
     this.#delayed = new DueWindow(keys.delayed)
     this.#expiring = new DueWindow(keys.expiring)
-    this.session = new OwnSession(name, { client: host.client, keys, onTrouble: (error) => host.onTrouble(error) })
+    this.session = new OwnSession(name, {
+      client: host.client,
+      keys,
+      onTrouble: (error) => host.onTrouble(error),
+      onPutBack: () => {
+        this.#metaAt = this.#arrivedAt = 0
+      },
+    })
     this.leases = new Leases(
       host.client,
       keys,
@@ -178,9 +184,7 @@ export class Desk {
     const client = this.host.client()
     const deadlineMs = client.members > 1 ? SHORT_DEADLINE_MS : READ_DEADLINE_MS
     const reply = await client.txn({ compare: [], success: ops, failure: [] }, deadlineMs)
-    // A store that was put back to what it was before counts on from there.
-    if (reply.revision < Math.max(this.#readAt, this.session.mod)) this.#metaAt = this.#arrivedAt = 0
-    this.#readAt = reply.revision
+    this.session.heard(reply.revision)
     return this.note(ops, reply)
   }
 
@@ -215,9 +219,12 @@ export class Desk {
     if (stored?.mod !== this.meta.mod) this.meta = stored ? decodeMeta(stored) : { ...this.meta, mod: 0 }
   }
 
-  /** Where arrivals stood at a revision; where somebody has deleted that, they go on from where they are known to stand. */
+  /**
+   * Where arrivals stood at a revision. They begin with that revision, also where somebody has deleted them: each turn has
+   * taken a revision, so none was later.
+   */
   noteArrivals(stored: KeyValue | undefined, revision: number): void {
-    const turn = stored ? decode<StoredArrivals>(stored.value, 'the arrivals of the queue').n : this.arrivals.turn
+    const turn = stored ? decode<StoredArrivals>(stored.value, 'the arrivals of the queue').n : revision
     this.noteArrived({ turn, mod: stored?.mod ?? 0 }, revision)
   }
 

@@ -191,12 +191,15 @@ class Storing {
   async #readIds(): Promise<void> {
     const desk = this.#desk
     const ids = this.#jobs.flatMap(({ input }) => input.map(({ id }) => id))
-    await desk.read(get(desk.keys.meta), get(desk.keys.arrivals))
+    const { keys } = desk
     const taken: KeyValue[] = []
+    // Where arrivals stand is read with the first of them, and nothing may arrive after that.
+    let queue = [get(keys.meta), get(keys.arrivals)]
     for (let from = 0; from < ids.length; from += MAX_COMPARED) {
-      const keys = ids.slice(from, from + MAX_COMPARED).map((id) => keyOnly(`${desk.keys.messages}${id}`))
-      const { results } = await desk.read(...keys)
-      taken.push(...results.flatMap(({ kvs }) => kvs))
+      const some = ids.slice(from, from + MAX_COMPARED).map((id) => keyOnly(`${keys.messages}${id}`))
+      const { results } = await desk.read(...queue, ...some)
+      taken.push(...results.slice(queue.length).flatMap(({ kvs }) => kvs))
+      queue = []
     }
     await this.#taken(taken)
   }

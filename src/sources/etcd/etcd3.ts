@@ -213,8 +213,7 @@ class Etcd3Client implements EtcdClient {
     const wire: ICompare = { key: this.#key(key), result: is }
     if (end !== undefined) wire.range_end = this.#key(end)
     if (field === 'mod') return { ...wire, target: 'Mod', mod_revision: to }
-    if (field === 'create') return { ...wire, target: 'Create', create_revision: to }
-    return { ...wire, target: 'Version', version: to }
+    return { ...wire, target: 'Create', create_revision: to }
   }
 
   #op(op: Op): object {
@@ -238,7 +237,7 @@ class Etcd3Client implements EtcdClient {
     return responses.map((response) => this.#result(response))
   }
 
-  #result({ response_range, response_delete_range, response_txn }: WireResponse): Result {
+  #result({ response_range, response_txn }: WireResponse): Result {
     if (response_range) {
       return {
         ...NOTHING,
@@ -247,7 +246,6 @@ class Etcd3Client implements EtcdClient {
         count: Number(response_range.count),
       }
     }
-    if (response_delete_range) return { ...NOTHING, deleted: Number(response_delete_range.deleted) }
     if (response_txn)
       return { ...NOTHING, succeeded: response_txn.succeeded, results: this.#results(response_txn.responses) }
     return NOTHING
@@ -259,7 +257,7 @@ class Etcd3Client implements EtcdClient {
   }
 }
 
-const NOTHING: Result = { kvs: [], more: false, count: 0, deleted: 0, succeeded: false, results: [] }
+const NOTHING: Result = { kvs: [], more: false, count: 0, succeeded: false, results: [] }
 
 interface WireKeyValue {
   readonly key: Buffer
@@ -274,7 +272,6 @@ interface WireResponse {
     readonly more: boolean
     readonly count: string
   } | null
-  readonly response_delete_range?: { readonly deleted: string } | null
   readonly response_txn?: { readonly succeeded: boolean; readonly responses: readonly WireResponse[] } | null
 }
 

@@ -31,7 +31,7 @@ export interface PageState {
   /** The lease that keeps its claims alive. */
   readonly lease: string
   readonly size: number
-  /** One bit each, in hexadecimal. */
+  /** One bit for each claim. */
   readonly settled: bigint
   readonly cancelled: bigint
 }

@@ -42,6 +42,8 @@ export interface SessionHost {
   readonly keys: Keys
   /** A transaction is not answered; it goes on being asked for. */
   onTrouble(error: Error): void
+  /** The store was put back to what it was before, as from a copy, and counts on from there. */
+  onPutBack(): void
 }
 
 /** As long as another member can be asked, one is not waited for. */
@@ -56,6 +58,7 @@ export class OwnSession {
   /** The revision that has put it; 0 while it is not stored. */
   mod = 0
   closed = false
+  #heardAt = 0
   /** Transactions that found something changed by others, and had to be made again. */
   lost = 0
   readonly #host: SessionHost
@@ -105,9 +108,16 @@ export class OwnSession {
     }
   }
 
+  /** The store has answered, at a revision. */
+  heard(revision: number): void {
+    if (revision < this.#heardAt) this.#host.onPutBack()
+    this.#heardAt = revision
+  }
+
   async #try(txn: Txn, attempt: number): Promise<Committed> {
     const client = this.#host.client()
     const reply = await client.txn(txn, deadlineFor(attempt, client.members))
+    this.heard(reply.revision)
     if (reply.succeeded) return { kind: 'done', results: reply.results, revision: reply.revision }
     const [stored, ...results] = reply.results
     return this.#failed(only(stored), results, reply.revision)

@@ -4,8 +4,7 @@
  * A session is one opened queue of this process, so its answers are remembered here; what the store has to remember is
  * only whether the transaction in flight was carried out.
  */
-import type { RequestToken } from '../../driver.js'
-import { TokenExpiredError } from '../../errors.js'
+import { type RequestToken, tokenExpired } from '../../driver.js'
 
 /** One request, however often it is asked for. */
 export class Asked<T> {
@@ -51,12 +50,11 @@ export class TokenBook {
   readonly #sessions = new Map<string, Session>()
 
   /** The request of this token if it was asked for before. Throws when that is too long ago to know. */
-  recall({ session: name, seq, floor }: RequestToken): Asked<never> | undefined {
+  recall(token: RequestToken): Asked<never> | undefined {
+    const { session: name, seq, floor } = token
     const session = this.#open(name)
     if (floor > session.floor) this.#raise(session, floor)
-    if (seq < session.floor) {
-      throw new TokenExpiredError(`request ${seq} of session ${name} is older than the answers that are kept`)
-    }
+    if (seq < session.floor) throw tokenExpired(token)
     return session.asked.get(seq)
   }
 

@@ -21,8 +21,8 @@ export function get(key: string): Op {
 }
 
 /** The first keys that begin so: neither sorted nor counted, which would read them all. */
-export function head(prefix: string, limit: number, from = prefix): Op {
-  return { kind: 'get', key: from, end: endOf(prefix), limit }
+export function head(prefix: string, limit: number): Op {
+  return range(prefix, endOf(prefix), limit)
 }
 
 export function range(key: string, end: string, limit = 0): Op {

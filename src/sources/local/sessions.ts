@@ -1,6 +1,5 @@
 import type { Reply, RequestToken } from '../../driver.js'
-import { refused } from '../../driver.js'
-import { TokenExpiredError } from '../../errors.js'
+import { refused, tokenExpired } from '../../driver.js'
 import { Fifo } from './fifo.js'
 
 /** A session is silent when it was not heard of for this many of the longest leases. */
@@ -23,7 +22,7 @@ export class Session {
   /** The first answer to a request that is a repeat, a refusal if that is forgotten; `undefined` for a new request. */
   recall(token: RequestToken): Reply<never> | undefined {
     if (token.floor > this.#floor) this.#raise(token.floor)
-    if (token.seq < this.#floor) return refused(expired(token))
+    if (token.seq < this.#floor) return refused(tokenExpired(token))
     if (token.seq > this.#highest) return undefined
     return this.#answers.findLast((answer) => answer.seq === token.seq)?.reply as Reply<never> | undefined
   }
@@ -84,10 +83,4 @@ export class SessionBook {
     if (session === undefined) return
     if (now - session.heardAt > LEASES_REMEMBERED * this.#longestLeaseMs) session.fallSilent()
   }
-}
-
-function expired(token: RequestToken): TokenExpiredError {
-  return new TokenExpiredError(
-    `request ${token.seq} of session ${token.session} is older than the answers that are kept`,
-  )
 }

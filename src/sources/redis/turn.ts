@@ -1,8 +1,8 @@
 /**
  * Gathers what is asked of one queue in one turn of the program into few calls of the scripts, in order.
  */
-import type { RequestToken } from '../../driver.js'
-import { BackendError, TokenExpiredError } from '../../errors.js'
+import { type RequestToken, tokenExpired } from '../../driver.js'
+import { BackendError } from '../../errors.js'
 import { Eventual } from '../../eventual.js'
 import type { Argument } from './client.js'
 import { asBackendError, refusalIn } from './errors.js'
@@ -80,7 +80,8 @@ export class Turns {
   /** Adds a step to the calls of this turn. */
   ask<R, T>(step: Step<R, T>): Eventual<T> {
     const askedAt = Date.now()
-    if (step.token !== undefined && this.#isTooOld(step.token, askedAt)) return Eventual.rejected(tooOld(step.token))
+    if (step.token !== undefined && this.#isTooOld(step.token, askedAt))
+      return Eventual.rejected(tokenExpired(step.token))
     const pending = new PendingStep(step as unknown as Step<unknown, unknown>, askedAt)
     // Not `queueMicrotask`, which makes an async resource for each call, at several times the cost.
     if (this.#steps.push(pending) === 1) void NOW.then(this.#flush)
@@ -203,10 +204,4 @@ function bytesOf(steps: readonly PendingStep[]): number {
 
 function nameOf({ session, seq }: RequestToken): string {
   return `${session}:${seq}`
-}
-
-function tooOld(token: RequestToken): TokenExpiredError {
-  return new TokenExpiredError(
-    `request ${token.seq} of session ${token.session} is older than the answers that are kept`,
-  )
 }

@@ -121,7 +121,8 @@ describe('what somebody deletes', () => {
       await other.resume()
       const seen: (string | undefined)[] = []
       for (const each of [queue, other, queue, other]) seen.push(await each.tryTake())
-      expect(seen.sort()).toEqual(['b', 'c', 'd', 'e'])
+      expect(seen.slice(0, 2)).toEqual(['b', 'c'])
+      expect(seen.slice(2).sort()).toEqual(['d', 'e'])
       await queue.enqueue('poison')
       for (const each of [queue, other]) await (await each.receive())?.requeue()
       expect((await queue.deadLetters[Symbol.asyncIterator]().next()).value).toMatchObject({ attempts: 2 })

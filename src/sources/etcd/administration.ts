@@ -4,9 +4,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CancelReply, PurgeState, SharedSettings } from '../../driver.js'
 import { BackendUnavailableError } from '../../errors.js'
+import { arrivalsOf, isBehindAll, nextArrivals, type StoredArrivals } from './arrivals.js'
 import type { Change, Death } from './change.js'
 import type { Compare, KeyValue } from './client.js'
-import type { Arrivals, Desk, StoredArrivals, StoredSession } from './desk.js'
+import type { Desk, StoredSession } from './desk.js'
 import { decodeMessage, type Entry, type EntryRow, entryOf } from './entry.js'
 import { type ClaimedRow, claimedRows, find } from './finding.js'
 import { readableOf } from './maintenance.js'
@@ -78,7 +79,7 @@ async function until<R>(desk: Desk, plan: () => Promise<Step<R> | { readonly res
     const outcome = await desk.session.commit({ compare: step.compare, success: packed(ops, 20), failure: [] })
     if (outcome.kind === 'done') desk.session.adopt(step.draft, outcome.revision)
     if (outcome.kind === 'done' || outcome.kind === 'repeated') {
-      if (outcome.kind === 'done' && step.arrivals) desk.noteArrived({ ...step.arrivals, mod: outcome.revision })
+      if (outcome.kind === 'done' && step.arrivals) desk.noteArrived(arrivalsOf(step.arrivals, outcome.revision))
       noteEnded(desk, step.change, outcome)
       desk.prune()
       return step.result
@@ -94,7 +95,7 @@ interface Step<R> {
   readonly change: Change
   readonly compare: readonly Compare[]
   readonly result: R
-  readonly arrivals?: Arrivals
+  readonly arrivals?: StoredArrivals
 }
 
 /** Cancels what waits, or asks for the cancel of what is claimed. */
@@ -306,17 +307,21 @@ async function revive(
         expiresAt: ttlMs === undefined ? 0 : change.now + ttlMs,
       },
       'x',
+      isBehindAll(one.entry.priority, desk.arrivals, desk.meta),
     )
   })
-  const turn: StoredArrivals = { n: desk.arrivals.turn + 1, r: dead.length }
-  change.ops.push(put(desk.keys.arrivals, encode(turn)))
+  const next = nextArrivals(
+    desk.arrivals,
+    dead.map(({ entry }) => entry.priority),
+  )
+  change.ops.push(put(desk.keys.arrivals, encode({ ...next, r: dead.length })))
   const compare = [
     modIs(desk.keys.meta, desk.meta.mod),
     modIs(desk.keys.arrivals, desk.arrivals.mod),
     ...dead.map(({ stored }) => modIs(stored.key, stored.mod)),
     ...room.compare(),
   ]
-  return { draft, change, compare, result: idsOf(dead), arrivals: { turn: turn.n, mod: 0 } }
+  return { draft, change, compare, result: idsOf(dead), arrivals: next }
 }
 
 function amountOf(dead: readonly StoredDeath[]): Amount {

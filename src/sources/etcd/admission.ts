@@ -4,9 +4,10 @@
 import type { EnqueueStatus, NewMessage } from '../../driver.js'
 import { LimitError, type MillraceError } from '../../errors.js'
 import { sizeOf } from '../local/admission.js'
+import { type Arrivals, arrivalsOf, isBehindAll, nextArrivals, type StoredArrivals } from './arrivals.js'
 import type { Change } from './change.js'
 import type { Compare, Op } from './client.js'
-import type { Arrivals, Desk, StoredArrivals } from './desk.js'
+import type { Desk } from './desk.js'
 import { type Entry, encodeMessage, entryFor, entryRow, headerOf } from './entry.js'
 import { arrivalText, fixed, INSTANT_DIGITS } from './keys.js'
 import { rankOf } from './rank.js'
@@ -29,6 +30,7 @@ export class Admission {
   #dueAt = 0
   #single: Entry | undefined
   #ready = 0
+  readonly #priorities = new Set<number>()
   #bytes = 0
 
   constructor(desk: Desk, change: Change, known: ReadonlySet<string>) {
@@ -65,7 +67,7 @@ export class Admission {
   ops(): Op[] {
     const { keys } = this.#desk
     const turn: StoredArrivals = {
-      n: this.#arrivals.turn + 1,
+      ...this.#next,
       ...(this.#ready > 0 && { r: this.#ready }),
       ...(this.#dueAt > 0 && { d: this.#dueAt }),
       ...(this.#single && this.messages.length === 1 && { e: entryRow(this.#single) }),
@@ -76,11 +78,15 @@ export class Admission {
   /** It was stored at this revision. */
   applied(revision: number): void {
     const desk = this.#desk
-    desk.noteArrived({ turn: this.#arrivals.turn + 1, mod: revision })
+    desk.noteArrived(arrivalsOf(this.#next, revision))
     if (this.#single && this.messages.length === 1) desk.noteReady(entryRow(this.#single), revision)
     if (desk.bound?.mod !== this.#arrivals.mod) return
     const { length, bytes } = desk.bound
     desk.bound = { mod: revision, length: length + this.messages.length, bytes: bytes + this.#bytes }
+  }
+
+  get #next(): StoredArrivals {
+    return nextArrivals(this.#arrivals, this.#priorities)
   }
 
   async #makeRoom(fresh: readonly NewMessage[], leaving?: Amount): Promise<MillraceError | undefined> {
@@ -117,6 +123,8 @@ export class Admission {
     else {
       this.#ready += 1
       this.#single = entry
+      this.#priorities.add(entry.priority)
+      if (!isBehindAll(entry.priority, this.#arrivals, meta)) this.#change.comeInFront()
     }
     if (entry.expiresAt > 0) this.#due(entry.expiresAt)
   }

@@ -48,6 +48,7 @@ export class Change {
   readonly #cancels: string[] = []
   readonly now = now()
   #ready = 0
+  #isInFront = false
   #single: Entry | undefined
   #dueAt = 0
   #named = 0
@@ -83,14 +84,27 @@ export class Change {
     return ops
   }
 
-  /** Puts a message that is nowhere else among the ready ones. `wasAt` is where its place was last recorded. */
-  makeReady(entry: Entry, wasAt: string | undefined): void {
+  /**
+   * Puts a message that is nowhere else among the ready ones. `wasAt` is where its place was last recorded, and
+   * `isBehindAll` says that it comes after all that was ever ready.
+   */
+  makeReady(entry: Entry, wasAt: string | undefined, isBehindAll = false): void {
+    if (!isBehindAll) this.comeInFront()
     this.record.count('ready')
     this.#ready += 1
     if (entry.expiresAt > 0) this.#due(entry.expiresAt)
     const place = `r/${rankOf(entry, this.meta)}`
     this.#single = this.#recorded(entry, place, wasAt)
     this.ops.push(...this.placed(this.#single, place))
+  }
+
+  /** Something becomes ready that may come before what others take for the first. */
+  comeInFront(): void {
+    this.#isInFront = true
+  }
+
+  get isInFront(): boolean {
+    return this.#isInFront
   }
 
   /** Puts a message that is nowhere else among the delayed ones. */
@@ -207,6 +221,7 @@ export class Change {
     }
     const { news } = this
     if (news !== undefined) ops.push(put(this.keys.news, encode(news)))
+    if (this.#isInFront) ops.push(put(this.keys.front, encode(this.now)))
     return ops
   }
 

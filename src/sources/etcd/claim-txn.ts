@@ -14,7 +14,7 @@ import { MAX_READ_BYTES } from './payloads.js'
 import { encode } from './record.js'
 import type { SessionRecord } from './session-record.js'
 import { now } from './time.js'
-import { get, modIs, nested, only, present, put, remove, removeRange, untouchedSince } from './txn.js'
+import { get, modIs, nested, only, present, put, remove, removeRange } from './txn.js'
 
 /** Claims of one transaction: each costs a condition, of which there may be so many on a path. */
 const MAX_CLAIMS = 100
@@ -88,12 +88,12 @@ export function claimOp(desk: Desk, { revision }: Head, claiming: Claiming): Op 
     const asSeen = window.map(({ key, mod }) => modIs(key, mod))
     branch = [nested(asSeen, [holding, ...grantOps(desk, claiming, window)], branch)]
   }
+  const first = windows[0]?.[0] as Candidate
   const last = windows.at(-1)?.at(-1) as Candidate
   const general: Compare[] = [
     modIs(keys.meta, meta.mod),
     present(live),
-    // Nothing has come in front.
-    untouchedSince(revision, keys.ready, last.key),
+    ...desk.nothingBefore(first.key, last.key, revision),
   ]
   return nested(general, branch, leaf)
 }

@@ -153,7 +153,8 @@ class Turn {
     if (claiming === undefined && settled.changesNothing) return this.#concludeUnchanged(settled)
     const ops = packed(change.finished(), MOST_GROUPS)
     const main = claiming && known ? claimOp(desk, known, claiming) : desk.session.putOf(draft)
-    const results = await this.#commit([...ops, main], cut, claiming)
+    const look = this.#wishes.isEmpty ? [] : desk.lookOps(windowFor(this.#wishes.total), change.isInFront)
+    const results = await this.#commit([...ops, main, ...look], cut, claiming)
     if (results === undefined) return undefined
     this.#settlements.conclude(desk, settled)
     if (results === 'repeated') return undefined
@@ -184,8 +185,7 @@ class Turn {
   /** Undefined where nothing was done and all has to be made again. */
   async #commit(ops: readonly Op[], cut: Cut, claiming: Claiming | undefined) {
     const desk = this.#desk
-    const look = this.#wishes.isEmpty ? [] : desk.lookOps(windowFor(this.#wishes.total))
-    const outcome = await desk.session.commit({ compare: cutCompare(cut), success: [...ops, ...look], failure: [] })
+    const outcome = await desk.session.commit({ compare: cutCompare(cut), success: ops, failure: [] })
     if (outcome.kind === 'done') return { answers: outcome.results, revision: outcome.revision }
     desk.prune()
     desk.outcomes.forgetOwn()
@@ -223,6 +223,7 @@ class Turn {
 
   async #grant(claiming: Claiming, { window, payloads }: Granted, revision: number): Promise<void> {
     const desk = this.#desk
+    desk.reached(window.at(-1)?.key ?? '')
     const rows = window.map(({ entry, key }) => ({ entry: handedOver(entry), place: placeOf(desk.keys.root, key) }))
     await this.#deliver(claiming, rows, revision, payloads)
   }

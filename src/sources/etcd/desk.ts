@@ -5,8 +5,9 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LeaseState } from '../../driver.js'
 import { BackendUnavailableError } from '../../errors.js'
+import { type Arrivals, arrivalsAt, NO_ARRIVALS } from './arrivals.js'
 import { Change } from './change.js'
-import type { EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
+import type { Compare, EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
 import { type Entry, type EntryRow, entryOf, readableEntry } from './entry.js'
 import type { Seen } from './folding.js'
 import { arrivalText, COUNT_DIGITS, endOf, fixed, INSTANT_DIGITS, type Keys, keysOf } from './keys.js'
@@ -14,10 +15,9 @@ import { type Holder, Leases } from './leases.js'
 import { decodeMeta, type Meta, NO_META } from './meta.js'
 import { OutcomeCount } from './outcome-count.js'
 import { rankOf } from './rank.js'
-import { decode } from './record.js'
 import { OwnSession } from './session.js'
 import { type Counts, SessionRecord, sumOf } from './session-record.js'
-import { get, only, range } from './txn.js'
+import { get, only, range, untouchedSince } from './txn.js'
 import { DueWindow, ReadyWindow } from './windows.js'
 
 const READ_DEADLINE_MS = 2_000
@@ -27,7 +27,7 @@ const FIRST_BACKOFF_MS = 20
 const LONGEST_BACKOFF_MS = 1_000
 
 /** How many answers {@link Desk.noteLook} takes. */
-export const LOOK = 4
+export const LOOK = 5
 
 /** A claim that this session holds. */
 export interface Held {
@@ -60,6 +60,8 @@ export interface Head {
   readonly unreadable: readonly { readonly key: string; readonly mod: number }[]
   /** There is nothing ready besides. */
   readonly complete: boolean
+  /** There is more where it was looked for. */
+  readonly isCut: boolean
   /** When the next delayed message is due, or the next time to live ends; 0 for never. */
   readonly dueAt: number
 }
@@ -77,22 +79,6 @@ export interface StoredSession {
 
 const NO_BASE: Pick<StoredSession, 'mod' | 'record'> = { mod: 0, record: SessionRecord.empty() }
 
-/** Where arrivals stand. */
-export interface Arrivals {
-  readonly turn: number
-  readonly mod: number
-}
-
-export interface StoredArrivals {
-  readonly n: number
-  /** Something became ready. */
-  readonly r?: number
-  /** The nearest instant at which something that arrived is due. */
-  readonly d?: number
-  /** The message, where it is one that became ready. */
-  readonly e?: EntryRow
-}
-
 export interface DeskHost {
   readonly client: () => EtcdClient
   onTrouble(error: Error): void
@@ -109,7 +95,7 @@ export class Desk {
   readonly claims = new Map<string, Held>()
   readonly outcomes = new OutcomeCount()
   meta: Meta = NO_META
-  arrivals: Arrivals = { turn: 0, mod: 0 }
+  arrivals = NO_ARRIVALS
   head: Head | undefined
   /** What was enqueued last had to be tried again. */
   isOutrun = false
@@ -132,6 +118,8 @@ export class Desk {
   readonly #delayed: DueWindow
   readonly #expiring: DueWindow
   #limit = 0
+  /** Where the last look began. */
+  #from = ''
   #names = 0
   /** The revisions of what is known. */
   #metaAt = 0
@@ -154,6 +142,7 @@ export class Desk {
       onTrouble: (error) => host.onTrouble(error),
       onPutBack: () => {
         this.#metaAt = this.#arrivedAt = 0
+        this.#ready.reset()
       },
     })
     this.leases = new Leases(
@@ -216,16 +205,15 @@ export class Desk {
   noteMeta(stored: KeyValue | undefined, revision: number): void {
     if (revision < this.#metaAt) return
     this.#metaAt = revision
-    if (stored?.mod !== this.meta.mod) this.meta = stored ? decodeMeta(stored) : { ...this.meta, mod: 0 }
+    if (stored?.mod === this.meta.mod) return
+    this.meta = stored ? decodeMeta(stored) : { ...this.meta, mod: 0 }
+    // By another rule all places are others.
+    this.#ready.forgetStart()
   }
 
-  /**
-   * Where arrivals stood at a revision. They begin with that revision, also where somebody has deleted them: each turn has
-   * taken a revision, so none was later.
-   */
+  /** Where arrivals stood at a revision. */
   noteArrivals(stored: KeyValue | undefined, revision: number): void {
-    const turn = stored ? decode<StoredArrivals>(stored.value, 'the arrivals of the queue').n : revision
-    this.noteArrived({ turn, mod: stored?.mod ?? 0 }, revision)
+    this.noteArrived(arrivalsAt(revision, stored), revision)
   }
 
   /** What {@link sessionsIn} takes. */
@@ -264,11 +252,29 @@ export class Desk {
     this.arrivals = arrivals
   }
 
-  /** What {@link noteLook} takes. */
-  lookOps(limit: number): Op[] {
+  /** What {@link noteLook} takes. `all`: from where all begins, whatever is known of that. */
+  lookOps(limit: number, all = false): Op[] {
     const { keys } = this
     this.#limit = limit
-    return [get(keys.meta), range(keys.ready, this.#ready.end, limit), ...this.dueOps()]
+    this.#from = all || this.meta.ageing !== null ? keys.ready : this.#ready.start
+    return [get(keys.meta), get(keys.front), range(this.#from, this.#ready.end, limit), ...this.dueOps()]
+  }
+
+  /** Something ready was at this key. */
+  reached(key: string): void {
+    this.#ready.reached(key)
+  }
+
+  /** What holds as long as nothing has come before the first of these, or between them, since the look at a revision. */
+  nothingBefore(first: string, last: string, revision: number): Compare[] {
+    const { front, ready } = this.keys
+    const { start, startAt } = this.#ready
+    const isAfterStart = start !== ready && first >= start
+    const from = isAfterStart ? start : ready
+    return [
+      ...(isAfterStart ? [untouchedSince(startAt, front)] : []),
+      ...(from < last ? [untouchedSince(revision, from, last)] : []),
+    ]
   }
 
   /** Reads the first ready messages, and changes nothing of what is known. `isWhole` if nothing is behind where it ends. */
@@ -282,9 +288,17 @@ export class Desk {
     return [range(keys.delayed, this.#delayed.end, 1), range(keys.expiring, this.#expiring.end, 1)]
   }
 
-  /** The queue, its first ready messages and what is due next, as they were at a revision. */
-  noteLook([meta, ready, ...dues]: readonly Result[], revision: number): Head {
+  /**
+   * The queue, its first ready messages and what is due next, as they were at a revision; undefined where something may have
+   * come before where the look began.
+   */
+  noteLook([meta, front, ready, ...dues]: readonly Result[], revision: number): Head | undefined {
     this.noteMeta(only(meta), revision)
+    if (!this.#ready.isSure(this.#from, only(front)?.mod ?? 0)) {
+      this.#ready.forgetStart()
+      this.head = undefined
+      return undefined
+    }
     const candidates: Candidate[] = []
     const unreadable: { key: string; mod: number }[] = []
     for (const { key, mod, value } of ready?.kvs ?? []) {
@@ -292,9 +306,12 @@ export class Desk {
       if (entry) candidates.push({ key, mod, entry })
       else unreadable.push({ key, mod })
     }
-    const complete = this.#ready.isWhole && ready?.more === false
-    this.#ready.note(ready?.count ?? 0, this.#limit, ready?.kvs.at(-1)?.key)
-    const head = { revision, candidates, unreadable, complete, dueAt: this.dueIn(dues) }
+    const isCut = ready?.more === true
+    const complete = this.#ready.isWhole && !isCut
+    const shown = { first: ready?.kvs[0]?.key, last: ready?.kvs.at(-1)?.key, complete }
+    this.#ready.noteStart(this.#from, shown, revision)
+    this.#ready.note(ready?.count ?? 0, this.#limit, shown.last)
+    const head = { revision, candidates, unreadable, complete, isCut, dueAt: this.dueIn(dues) }
     this.head = head
     // The watch may have told of something that came after this.
     if (this.#told) this.noteReady(this.#told.row, this.#told.mod)
@@ -339,7 +356,8 @@ export class Desk {
     for (;;) {
       const { results, revision } = await this.read(...this.lookOps(limit))
       const head = this.noteLook(results, revision)
-      if (head.complete || head.candidates.length >= wanted || results[1]?.more) return head
+      if (head === undefined) continue
+      if (head.complete || head.candidates.length >= wanted || head.isCut) return head
       this.#ready.widen()
     }
   }

@@ -274,7 +274,7 @@ export class EtcdDriver implements QueueDriver {
     const desk = this.#desk
     let moved = await this.#lapse()
     const { results, revision } = await desk.read(...desk.lookOps(1), endsOp(desk), ...ownersOps(desk))
-    const seen = desk.noteLook(results, revision)
+    const seen = desk.noteLook(results, revision) ?? (await desk.readHead(0, 1))
     moved += await recoverFrom(desk, results.slice(LOOK + 1))
     while (moved < limit && (moved > 0 || isDue(seen.dueAt))) {
       const some = await maintain(desk)

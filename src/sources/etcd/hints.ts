@@ -7,9 +7,9 @@
 import { Observable, type Subscriber } from 'rxjs'
 import type { Hint } from '../../driver.js'
 import { BackendUnavailableError } from '../../errors.js'
+import { type Arrivals, arrivalsOf, decodeArrivals } from './arrivals.js'
 import type { News } from './change.js'
 import type { EtcdClient, Watch, WatchEvent, WatchListener } from './client.js'
-import type { Arrivals, StoredArrivals } from './desk.js'
 import type { EntryRow } from './entry.js'
 import type { Keys } from './keys.js'
 import type { Ended } from './outcomes.js'
@@ -145,9 +145,9 @@ export class Hints {
 
   #arrived({ type, value, mod }: WatchEvent): boolean {
     if (type === 'delete') return false
-    const arrivals = decode<StoredArrivals>(value, 'the arrivals of the queue')
-    const { n, r = 0, d = 0, e } = arrivals
-    this.#host.onArrived({ turn: n, mod })
+    const arrivals = decodeArrivals(value)
+    const { r = 0, d = 0, e } = arrivals
+    this.#host.onArrived(arrivalsOf(arrivals, mod))
     if (e) this.#host.onReady(e, mod)
     if (d > 0) this.#due(d)
     return r > 0

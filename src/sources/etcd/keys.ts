@@ -12,9 +12,11 @@ export interface Keys {
   readonly meta: string
   /** Where the next arrival stands; written by each transaction in which something arrives. */
   readonly arrivals: string
+  /** Put when something becomes ready that may come before what others take for the first. */
+  readonly front: string
   /** What waiters have to hear of and no other key tells. */
   readonly news: string
-  /** The three above and the markers of leases: what is watched. */
+  /** The four above and the markers of leases: what is watched. */
   readonly watched: string
   readonly lives: string
   readonly messages: string
@@ -38,6 +40,7 @@ export function keysOf(queue: string): Keys {
     root: at,
     meta: `${at}w/meta`,
     arrivals: `${at}w/arrivals`,
+    front: `${at}w/front`,
     news: `${at}w/news`,
     watched: `${at}w/`,
     lives: `${at}w/live/`,

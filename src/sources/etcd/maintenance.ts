@@ -2,9 +2,10 @@
  * What time brings about: delayed messages become ready, times to live end, claims lapse that are not renewed.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { arrivalsOf, isBehindAll, nextArrivals } from './arrivals.js'
 import type { Change } from './change.js'
 import type { Compare, KeyValue } from './client.js'
-import type { Candidate, Desk, Held, StoredArrivals } from './desk.js'
+import type { Candidate, Desk, Held } from './desk.js'
 import type { Entry } from './entry.js'
 import { fixed, INSTANT_DIGITS } from './keys.js'
 import { candidatesIn } from './oldest.js'
@@ -121,16 +122,19 @@ async function move(desk: Desk, due: readonly Due[]): Promise<number | undefined
     }
   }
   const { keys, arrivals, meta } = desk
-  const turn: StoredArrivals = { n: arrivals.turn + 1 }
+  const next = nextArrivals(
+    arrivals,
+    due.filter(({ expires }) => !expires).map(({ entry }) => entry.priority),
+  )
   const ops = [...change.finished(), desk.session.putOf(draft)]
-  if (promoted > 0) ops.push(put(keys.arrivals, encode(turn)))
+  if (promoted > 0) ops.push(put(keys.arrivals, encode(next)))
   const compare = [modIs(keys.meta, meta.mod), ...due.map(({ key, mod }) => modIs(key, mod))]
   if (promoted > 0) compare.push(modIs(keys.arrivals, arrivals.mod))
   const outcome = await desk.session.commit({ compare, success: packed(ops, 20), failure: [] })
   if (outcome.kind === 'done' || outcome.kind === 'repeated') noteEnded(desk, change, outcome)
   if (outcome.kind === 'done') {
     desk.session.adopt(draft, outcome.revision)
-    if (promoted > 0) desk.noteArrived({ turn: turn.n, mod: outcome.revision })
+    if (promoted > 0) desk.noteArrived(arrivalsOf(next, outcome.revision))
     return due.length
   }
   desk.prune()
@@ -141,7 +145,8 @@ async function move(desk: Desk, due: readonly Due[]): Promise<number | undefined
 function promote(desk: Desk, change: Change, { key, entry, dueAt }: Due, index: number): void {
   change.takeOff('delayed', key, entry, true)
   const place = `d/${key.slice(desk.keys.delayed.length)}`
-  change.makeReady({ ...entry, arrivedAt: Math.max(dueAt, entry.arrivedAt), arrival: desk.arrival(index) }, place)
+  const arrived = { ...entry, arrivedAt: Math.max(dueAt, entry.arrivedAt), arrival: desk.arrival(index) }
+  change.makeReady(arrived, place, isBehindAll(entry.priority, desk.arrivals, desk.meta))
 }
 
 /** Those that can be read; the others are dropped. */

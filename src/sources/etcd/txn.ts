@@ -46,9 +46,9 @@ export function present(key: string): Compare {
   return { key, field: 'create', is: 'Greater', to: 0 }
 }
 
-/** Nothing from `key` up to `end` was put after this revision. */
-export function untouchedSince(revision: number, key: string, end: string): Compare {
-  return { key, end, field: 'mod', is: 'Less', to: revision + 1 }
+/** The key, or none from `key` up to `end`, was put after this revision. */
+export function untouchedSince(revision: number, key: string, end?: string): Compare {
+  return { key, ...(end !== undefined && { end }), field: 'mod', is: 'Less', to: revision + 1 }
 }
 
 /**

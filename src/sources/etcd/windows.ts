@@ -12,9 +12,23 @@ import { now } from './time.js'
 /** So many keys are walked without a thought. */
 const FEW = 256
 
-/** The head of the ready messages. */
+/** So often all is walked, for what nobody has told. */
+const LOOK_BACK_MS = 10_000
+
+/**
+ * The head of the ready messages.
+ *
+ * What was claimed is walked as well, until the store's history is compacted. So a look begins at what was first when
+ * last seen, which holds unless something was put before it since: that is told by a key of its own.
+ */
 export class ReadyWindow {
   readonly #prefix: string
+  #start: string
+  /** The revision at which nothing was before the start. */
+  #startAt = 0
+  #lookedBackAt = Number.NEGATIVE_INFINITY
+  /** The furthest place that was ever seen. */
+  #furthest: string
   /** The last key that was seen; undefined while all are few. */
   #seen: string | undefined
   /** How far behind that the end is, in turns or in milliseconds of waiting. */
@@ -22,6 +36,47 @@ export class ReadyWindow {
 
   constructor(prefix: string) {
     this.#prefix = prefix
+    this.#start = prefix
+    this.#furthest = prefix
+  }
+
+  /** Where a look begins. */
+  get start(): string {
+    return performance.now() - this.#lookedBackAt < LOOK_BACK_MS ? this.#start : this.#prefix
+  }
+
+  get startAt(): number {
+    return this.#startAt
+  }
+
+  /** Whether nothing is before where a look began, by the revision at which something was last put in front. */
+  isSure(from: string, frontAt: number): boolean {
+    return from === this.#prefix || frontAt <= this.#startAt
+  }
+
+  /** A look was sure. */
+  noteStart(from: string, { first, last = this.#prefix, complete }: Shown, revision: number): void {
+    if (from === this.#prefix) this.#lookedBackAt = performance.now()
+    this.reached(last)
+    // Where nothing is ready, what comes next comes after all that ever was, or is told.
+    this.#start = first ?? (complete ? this.#furthest : this.#start)
+    this.#startAt = revision
+  }
+
+  /** Something was at this place. */
+  reached(key: string): void {
+    if (key > this.#furthest) this.#furthest = key
+  }
+
+  /** What was known is of another past. */
+  reset(): void {
+    this.forgetStart()
+    this.#furthest = this.#prefix
+  }
+
+  /** The next look begins where all begins. */
+  forgetStart(): void {
+    this.#lookedBackAt = Number.NEGATIVE_INFINITY
   }
 
   /** Whether a look shows all there is. */
@@ -45,6 +100,14 @@ export class ReadyWindow {
   widen(): void {
     this.#seen = undefined
   }
+}
+
+/** What a look has shown. */
+interface Shown {
+  readonly first: string | undefined
+  readonly last: string | undefined
+  /** There is nothing besides. */
+  readonly complete: boolean
 }
 
 /** The head of what is ordered by instants. */

@@ -164,6 +164,23 @@ describe('a queue of ten thousand', () => {
     expect(proxy.count(isUnary) / acked).toBeLessThan(0.2)
   })
 
+  it('E5 is looked at behind what was handled, which the server would walk with the rest', async () => {
+    const proxy = await rig.use(startEtcdProxy(server.port))
+    const queue = rig.queue(rig.backend(proxy.url))
+    const ready = `millrace/${queue.name}/r/`
+    await fill(queue, 1_000)
+    const keys = (await server.gateway.keys(ready)).sort()
+    for (let round = 0; round < 9; round += 1) {
+      const deliveries = await Promise.all(Array.from({ length: 100 }, () => queue.receive()))
+      await Promise.all(deliveries.map((delivery) => delivery?.ack()))
+    }
+    proxy.forget()
+    await (await queue.receive())?.ack()
+    const looks = rangesIn(proxy).filter(({ key, end }) => key.startsWith(ready) && end !== '')
+    expect(looks.length).toBeGreaterThan(0)
+    for (const { key } of looks) expect(key >= (keys[800] as string)).toBe(true)
+  })
+
   it('N53 that are delayed keep an idle consumer no busier than none', async () => {
     const proxy = await rig.use(startEtcdProxy(server.port))
     const filler = rig.queue(rig.backend(server.url))

@@ -1,5 +1,5 @@
 /** Order is that of the commits, whatever the clocks of producers say. */
-import { type Entry, mergeMap, pipe, type Queue, run } from 'millrace'
+import { type Delivery, type Entry, mergeMap, pipe, type Queue, run } from 'millrace'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { bundled } from '../../support/bundled.js'
 import { Child } from '../../support/child.js'
@@ -64,6 +64,46 @@ async function producer(queue: Queue<string>, offMs: number): Promise<Producing>
     await child.hear((told) => 'enqueued' in told && told.enqueued === wanted)
   }
 }
+
+/** One of the things that bring a message in front of others, or behind them. */
+type Move = (queue: Queue<string>, next: () => string) => Promise<unknown>
+
+const MOVES: readonly Move[] = [
+  (queue, next) => queue.enqueue(next()),
+  (queue, next) => queue.enqueue(next(), { priority: 3 }),
+  (queue, next) => queue.enqueue(next(), { priority: 9 }),
+  (queue, next) => queue.enqueueAll([5, 0, 7].map((priority) => ({ payload: next(), priority }))),
+  async (queue) => (await queue.tryReceive())?.requeue(),
+  async (queue) => (await queue.tryReceive())?.release(),
+  async (queue) => (await queue.tryReceive())?.requeue({ delayMs: 1 }),
+  async (queue) => (await queue.tryReceive())?.deadLetter('no'),
+  (queue) => queue.deadLetters.requeueAll(),
+  async (queue) => (await queue.tryReceive())?.ack(),
+]
+
+describe('who looks where it was', () => {
+  it('N2, E5 gets what is first, whatever others have put in front meanwhile, and whatever they hold and give back', async () => {
+    const name = rig.queue(rig.backend(server.url)).name
+    const queues = [1, 2, 3].map(() => rig.queue(rig.backend(server.url), { maxDeliveries: 1_000 }, name))
+    const any = <T>(all: readonly T[]) => all[Math.floor(Math.random() * all.length)] as T
+    let count = 0
+    const next = () => `${(count += 1)}`
+    const held: Delivery<string>[] = []
+    for (let round = 0; round < 400; round += 1) {
+      if (round % 20 === 0) for (let more = 0; more < 5; more += 1) await any(queues).enqueue(next())
+      await any(MOVES)(any(queues), next)
+      if (round % 3 === 0) await held.splice(Math.floor(Math.random() * held.length), 1)[0]?.release()
+      const queue = any(queues)
+      // By a listing, which begins where all begins.
+      const [first] = await listed(any(queues))
+      const delivery = await queue.tryReceive()
+      expect([round, delivery?.id]).toEqual([round, first])
+      if (delivery && Math.random() < 0.5) held.push(delivery)
+      else await delivery?.ack()
+    }
+    expect(count).toBeGreaterThan(100)
+  })
+})
 
 describe('the order of a batch', () => {
   it.each([128, 129, 400])(

@@ -186,6 +186,30 @@ describe('windows', () => {
     expect(window.isWhole).toBe(true)
   })
 
+  it('E5 of ready messages begin at the first, until something is put in front, or all has to be looked at again', () => {
+    const prefix = 'q/r/'
+    const window = new ReadyWindow(prefix)
+    expect([window.start, window.isSure(prefix, 9)]).toEqual([prefix, true])
+    window.noteStart(prefix, { first: 'q/r/b', last: 'q/r/d', complete: false }, 10)
+    expect([window.start, window.isSure('q/r/b', 10), window.isSure('q/r/b', 11)]).toEqual(['q/r/b', true, false])
+    // Nothing was there as far as the look went, or at all.
+    window.noteStart('q/r/b', { first: undefined, last: undefined, complete: false }, 20)
+    expect(window.start).toBe('q/r/b')
+    window.noteStart('q/r/b', { first: undefined, last: undefined, complete: true }, 30)
+    expect([window.start, window.isSure('q/r/d', 30)]).toEqual(['q/r/d', true])
+    window.reached('q/r/c')
+    window.reached('q/r/e')
+    window.noteStart('q/r/d', { first: undefined, last: undefined, complete: true }, 40)
+    expect(window.start).toBe('q/r/e')
+    window.forgetStart()
+    expect(window.start).toBe(prefix)
+    window.noteStart(prefix, { first: 'q/r/a', last: 'q/r/a', complete: true }, 50)
+    expect(window.start).toBe('q/r/a')
+    window.reset()
+    window.noteStart(prefix, { first: undefined, last: undefined, complete: true }, 5)
+    expect([window.start, window.isSure(prefix, 6)]).toEqual([prefix, true])
+  })
+
   it('F10 of what is due reach as far as the first, where it is many', () => {
     const window = new DueWindow('q/d/')
     expect([window.note(0, 0), window.end]).toEqual([0, 'q/d0'])

@@ -82,24 +82,43 @@ const MOVES: readonly Move[] = [
 ]
 
 describe('who looks where it was', () => {
-  it('N2, E5 gets what is first, whatever others have put in front meanwhile, and whatever they hold and give back', async () => {
+  const any = <T>(all: readonly T[]) => all[Math.floor(Math.random() * all.length)] as T
+  let queues: readonly Queue<string>[]
+  let held: Delivery<string>[]
+  let count: number
+
+  beforeEach(() => {
     const name = rig.queue(rig.backend(server.url)).name
-    const queues = [1, 2, 3].map(() => rig.queue(rig.backend(server.url), { maxDeliveries: 1_000 }, name))
-    const any = <T>(all: readonly T[]) => all[Math.floor(Math.random() * all.length)] as T
-    let count = 0
-    const next = () => `${(count += 1)}`
-    const held: Delivery<string>[] = []
+    queues = [1, 2, 3].map(() => rig.queue(rig.backend(server.url), { maxDeliveries: 1_000 }, name))
+    held = []
+    count = 0
+  })
+
+  const next = () => {
+    count += 1
+    return String(count)
+  }
+
+  /** What others do meanwhile. */
+  async function disorder(round: number): Promise<void> {
+    if (round % 20 === 0) await any(queues).enqueueAll(entries([next(), next(), next(), next(), next()]))
+    await any(MOVES)(any(queues), next)
+    if (round % 3 === 0) await held.splice(Math.floor(Math.random() * held.length), 1)[0]?.release()
+  }
+
+  async function keepOrAck(delivery: Delivery<string>): Promise<void> {
+    if (Math.random() < 0.5) held.push(delivery)
+    else await delivery.ack()
+  }
+
+  it('N2, E5 gets what is first, whatever is put in front meanwhile, and whatever others hold and give back', async () => {
     for (let round = 0; round < 400; round += 1) {
-      if (round % 20 === 0) for (let more = 0; more < 5; more += 1) await any(queues).enqueue(next())
-      await any(MOVES)(any(queues), next)
-      if (round % 3 === 0) await held.splice(Math.floor(Math.random() * held.length), 1)[0]?.release()
-      const queue = any(queues)
+      await disorder(round)
       // By a listing, which begins where all begins.
       const [first] = await listed(any(queues))
-      const delivery = await queue.tryReceive()
+      const delivery = await any(queues).tryReceive()
       expect([round, delivery?.id]).toEqual([round, first])
-      if (delivery && Math.random() < 0.5) held.push(delivery)
-      else await delivery?.ack()
+      if (delivery) await keepOrAck(delivery)
     }
     expect(count).toBeGreaterThan(100)
   })

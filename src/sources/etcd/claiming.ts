@@ -37,9 +37,11 @@ export type ConsumeJob = Job<SettleInput | ClaimRequest, unknown>
 const MOST_GROUPS = 14
 /** So long after a claim was lost to another consumer it is reckoned with that it will be again. */
 const CONTENDED_MS = 5_000
-const HESITATION_MS = 8
-/** Two who wait lose half of what they try. */
-const CROWDED = 0.6
+/** So few messages may all be gone by the time they are claimed. */
+const DISPUTED = 8
+/** Two who wait lose half of what they try, and hardly hesitate; of more each hesitates the longer, the more it loses. */
+const CROWDED = 0.4
+const HESITATION_MS = 40
 /** How often what was lost to others is tried again before it is given back. */
 const MAX_LOSSES = 50
 
@@ -67,9 +69,9 @@ class Turn {
   async run(): Promise<void> {
     try {
       let known = this.#desk.head
-      while (!this.#settlements.isEmpty) known = await this.#step(known && this.#claimable(known) ? known : undefined)
-      if (this.#isCrowded && this.#wishes.wanted > 0 && known?.candidates.length === 1) known = await this.#hesitate()
+      while (!this.#settlements.isEmpty) known = await this.#step(this.#claimable(known) ? known : undefined)
       while (this.#wishes.wanted > 0) {
+        if (this.#isDisputed(known)) known = await this.#hesitate()
         const head = await this.#prepared(known)
         if (head === undefined) break
         known = await this.#step(head)
@@ -89,22 +91,24 @@ class Turn {
     this.#wishes.answerUnwanted(this.#desk.meta.paused, complete && candidates.length === 0)
   }
 
-  #claimable({ candidates, unreadable, dueAt }: Head): boolean {
-    return candidates.length > 0 && unreadable.length === 0 && !isDue(dueAt)
+  #claimable(head: Head | undefined): boolean {
+    if (head === undefined || this.#isDisputed(head)) return false
+    return head.candidates.length > 0 && head.unreadable.length === 0 && !isDue(head.dueAt)
   }
 
   get #isContended(): boolean {
     return performance.now() - this.#desk.lostClaimAt < CONTENDED_MS
   }
 
-  /** Most of what is tried is lost. */
-  get #isCrowded(): boolean {
-    return this.#isContended && this.#desk.lostShare > CROWDED
+  /** These are few messages for many who wait: most of what was tried of late is lost. */
+  #isDisputed(head: Head | undefined): boolean {
+    const count = head?.candidates.length ?? 0
+    return count > 0 && count <= DISPUTED && this.#isContended && this.#desk.lostShare > CROWDED
   }
 
-  /** Of many who wait for one message one is first; the others see that it is gone, and do not try. */
+  /** Of many who wait for few messages some are first; the others see that these are gone, and do not try. */
   async #hesitate(): Promise<undefined> {
-    await sleep(Math.random() * HESITATION_MS)
+    await sleep(Math.random() * HESITATION_MS * (this.#desk.lostShare - CROWDED))
   }
 
   /** A head with something to claim, after what had to be done before that; undefined where there is nothing. */

@@ -256,8 +256,13 @@ export class Desk {
   lookOps(limit: number, all = false): Op[] {
     const { keys } = this
     this.#limit = limit
-    this.#from = all || this.meta.ageing !== null ? keys.ready : this.#ready.start
+    this.#from = all ? keys.ready : this.#start
     return [get(keys.meta), get(keys.front), range(this.#from, this.#ready.end, limit), ...this.dueOps()]
+  }
+
+  /** Where a look begins. With ageing anything may come before anything. */
+  get #start(): string {
+    return this.meta.ageing === null ? this.#ready.start : this.keys.ready
   }
 
   /** Something ready was at this key. */
@@ -268,11 +273,11 @@ export class Desk {
   /** What holds as long as nothing has come before the first of these, or between them, since the look at a revision. */
   nothingBefore(first: string, last: string, revision: number): Compare[] {
     const { front, ready } = this.keys
-    const { start, startAt } = this.#ready
+    const start = this.#start
     const isAfterStart = start !== ready && first >= start
     const from = isAfterStart ? start : ready
     return [
-      ...(isAfterStart ? [untouchedSince(startAt, front)] : []),
+      ...(isAfterStart ? [untouchedSince(this.#ready.startAt, front)] : []),
       ...(from < last ? [untouchedSince(revision, from, last)] : []),
     ]
   }

@@ -14,6 +14,8 @@ const FEW = 256
 
 /** So often all is walked, for what nobody has told. */
 const LOOK_BACK_MS = 10_000
+/** Where something was put in front, more may be: so many looks begin where all begins, which nothing in front disturbs. */
+const LOOKS_BACK = 4
 
 /**
  * The head of the ready messages.
@@ -27,6 +29,8 @@ export class ReadyWindow {
   /** The revision at which nothing was before the start. */
   #startAt = 0
   #lookedBackAt = Number.NEGATIVE_INFINITY
+  /** How many looks are to begin where all begins. */
+  #looksBack = 0
   /** The furthest place that was ever seen. */
   #furthest: string
   /** The last key that was seen; undefined while all are few. */
@@ -42,7 +46,8 @@ export class ReadyWindow {
 
   /** Where a look begins. */
   get start(): string {
-    return performance.now() - this.#lookedBackAt < LOOK_BACK_MS ? this.#start : this.#prefix
+    const isRecent = performance.now() - this.#lookedBackAt < LOOK_BACK_MS
+    return isRecent && this.#looksBack === 0 ? this.#start : this.#prefix
   }
 
   get startAt(): number {
@@ -56,7 +61,10 @@ export class ReadyWindow {
 
   /** A look was sure. */
   noteStart(from: string, { first, last = this.#prefix, complete }: Shown, revision: number): void {
-    if (from === this.#prefix) this.#lookedBackAt = performance.now()
+    if (from === this.#prefix) {
+      this.#lookedBackAt = performance.now()
+      this.#looksBack = Math.max(0, this.#looksBack - 1)
+    }
     this.reached(last)
     // Where nothing is ready, what comes next comes after all that ever was, or is told.
     this.#start = first ?? (complete ? this.#furthest : this.#start)
@@ -74,9 +82,9 @@ export class ReadyWindow {
     this.#furthest = this.#prefix
   }
 
-  /** The next look begins where all begins. */
+  /** The next looks begin where all begins. */
   forgetStart(): void {
-    this.#lookedBackAt = Number.NEGATIVE_INFINITY
+    this.#looksBack = LOOKS_BACK
   }
 
   /** Whether a look shows all there is. */

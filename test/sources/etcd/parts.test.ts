@@ -202,9 +202,12 @@ describe('windows', () => {
     window.noteStart('q/r/d', { first: undefined, last: undefined, complete: true }, 40)
     expect(window.start).toBe('q/r/e')
     window.forgetStart()
-    expect(window.start).toBe(prefix)
-    window.noteStart(prefix, { first: 'q/r/a', last: 'q/r/a', complete: true }, 50)
-    expect(window.start).toBe('q/r/a')
+    const starts: string[] = []
+    for (let look = 50; look < 56; look += 1) {
+      starts.push(window.start)
+      window.noteStart(window.start, { first: 'q/r/a', last: 'q/r/a', complete: true }, look)
+    }
+    expect(starts).toEqual([prefix, prefix, prefix, prefix, 'q/r/a', 'q/r/a'])
     window.reset()
     window.noteStart(prefix, { first: undefined, last: undefined, complete: true }, 5)
     expect([window.start, window.isSure(prefix, 6)]).toEqual([prefix, true])

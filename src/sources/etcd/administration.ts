@@ -10,7 +10,8 @@ import type { Compare, KeyValue } from './client.js'
 import type { Desk, StoredSession } from './desk.js'
 import { decodeMessage, type Entry, type EntryRow, entryOf } from './entry.js'
 import { type ClaimedRow, claimedRows, find } from './finding.js'
-import { readableOf } from './maintenance.js'
+import { arrivalText } from './keys.js'
+import { maintainSome, readableOf } from './maintenance.js'
 import { encodeMeta, type Meta, unnamed, withSettings } from './meta.js'
 import { forgetOutlived, noteEnded } from './outcomes.js'
 import { decode, encode } from './record.js'
@@ -43,7 +44,8 @@ export async function setPaused(desk: Desk, paused: boolean): Promise<void> {
 async function changeMeta(desk: Desk, change: (meta: Meta) => Meta): Promise<SharedSettings> {
   const { keys } = desk
   // Where arrivals stand is for the first enqueue.
-  await desk.read(get(keys.meta), get(keys.arrivals))
+  const { results } = await desk.read(get(keys.meta), get(keys.arrivals), get(keys.front))
+  if (only(results[2])) desk.noteFront()
   for (let losses = 0; losses < MAX_LOSSES; losses += 1) {
     if (losses > 1) await sleep(Math.random() * Math.min(losses, 10))
     const before = desk.meta
@@ -58,7 +60,7 @@ async function changeMeta(desk: Desk, change: (meta: Meta) => Meta): Promise<Sha
       DEADLINE_MS,
     )
     if (reply.succeeded) {
-      desk.meta = { ...wanted, mod: reply.revision }
+      desk.adoptMeta({ ...wanted, mod: reply.revision }, reply.revision)
       return wanted.settings
     }
     desk.noteMeta(only(reply.results[0]), reply.revision)
@@ -262,6 +264,9 @@ export async function purgeDead(desk: Desk, ids: readonly string[]): Promise<boo
 /** Brings dead letters back as if they were new; for each id whether it was one. All, or none where there is no room. */
 export async function requeueDead(desk: Desk, ids: readonly string[]): Promise<boolean[]> {
   const back = new Set<string>()
+  const { maxLength, maxBytes } = desk.meta.settings.limits
+  // What is past its time takes no room.
+  if (maxLength !== null || maxBytes !== null) await desk.patiently(() => maintainSome(desk))
   if (ids.length > STEP) await desk.patiently(() => checkRoom(desk, ids))
   for (const some of steps(ids)) {
     const done = await until<readonly string[]>(desk, () => revive(desk, some))
@@ -274,8 +279,9 @@ export async function requeueDead(desk: Desk, ids: readonly string[]): Promise<b
 async function checkRoom(desk: Desk, ids: readonly string[]): Promise<void> {
   const dead: StoredDeath[] = []
   for (const some of steps(ids)) dead.push(...(await readDead(desk, some)))
-  if (desk.meta.settings.limits.whenFull === 'dropOldest') return
-  const full = await new Room(desk, desk.change(desk.session.record.draft('itself'))).take(amountOf(dead))
+  const room = new Room(desk, desk.change(desk.session.record.draft('itself')))
+  const { whenFull } = desk.meta.settings.limits
+  const full = whenFull === 'dropOldest' ? room.tooLarge(amountOf(dead)) : await room.take(amountOf(dead))
   if (full) throw full
 }
 
@@ -287,10 +293,14 @@ async function revive(
   if (dead.length === 0) return { result: [] }
   const draft = desk.session.record.draft('itself')
   const change = desk.change(draft)
-  const room = new Room(desk, change)
-  const full = await room.take(amountOf(dead))
-  if (full) throw full
   const { results } = await desk.read(...dead.map(({ entry }) => get(`${desk.keys.messages}${entry.id}`)))
+  // What becomes known meanwhile is of later: all of this rests on what stands now.
+  const { arrivals } = desk
+  const { meta } = change
+  const room = new Room(desk, change)
+  const full = await room.take(amountOf(dead), undefined, new Set(ids))
+  if (room.isUnread) return revive(desk, ids)
+  if (full) throw full
   dead.forEach((one, index) => {
     const stored = only(results[index])
     const ttlMs = stored && decodeMessage(stored.value).value.ttlMs
@@ -299,7 +309,7 @@ async function revive(
     change.makeReady(
       {
         ...one.entry,
-        arrival: desk.arrival(index),
+        arrival: arrivalText({ turn: arrivals.turn + 1, index }),
         arrivedAt: change.now,
         attempt: 1,
         deliveries: 0,
@@ -307,17 +317,17 @@ async function revive(
         expiresAt: ttlMs === undefined ? 0 : change.now + ttlMs,
       },
       'x',
-      isBehindAll(one.entry.priority, desk.arrivals, desk.meta),
+      isBehindAll(one.entry.priority, arrivals, meta),
     )
   })
   const next = nextArrivals(
-    desk.arrivals,
+    arrivals,
     dead.map(({ entry }) => entry.priority),
   )
   change.ops.push(put(desk.keys.arrivals, encode({ ...next, r: dead.length })))
   const compare = [
-    modIs(desk.keys.meta, desk.meta.mod),
-    modIs(desk.keys.arrivals, desk.arrivals.mod),
+    modIs(desk.keys.meta, meta.mod),
+    modIs(desk.keys.arrivals, arrivals.mod),
     ...dead.map(({ stored }) => modIs(stored.key, stored.mod)),
     ...room.compare(),
   ]

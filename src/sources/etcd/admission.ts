@@ -58,6 +58,11 @@ export class Admission {
     return batch.map((message) => (fresh.has(message) ? 'enqueued' : 'duplicate'))
   }
 
+  /** Which ids are taken has to be read, and all of this made again. */
+  get isUnread(): boolean {
+    return this.#room.isUnread
+  }
+
   /** What has to hold for all of this. */
   compare(): Compare[] {
     const { keys } = this.#desk
@@ -92,7 +97,8 @@ export class Admission {
   async #makeRoom(fresh: readonly NewMessage[], leaving?: Amount): Promise<MillraceError | undefined> {
     if (fresh.length === 0) return undefined
     const bytes = fresh.reduce((sum, message) => sum + sizeOf(message), 0)
-    const full = await this.#room.take({ length: fresh.length, bytes }, leaving)
+    const ids = new Set(fresh.map(({ id }) => id))
+    const full = await this.#room.take({ length: fresh.length, bytes }, leaving, ids)
     this.outdated ||= this.#desk.arrivals.mod !== this.#arrivals.mod
     return full
   }

@@ -24,6 +24,9 @@ export interface StoredArrivals {
   readonly e?: EntryRow
 }
 
+/** As if the least urgent of all had been there. */
+export const ANY_PRIORITY = 65_535
+
 export const NO_ARRIVALS: Arrivals = { turn: 0, back: -1, mod: 0 }
 
 export function decodeArrivals(value: Buffer): StoredArrivals {
@@ -36,11 +39,11 @@ export function arrivalsOf({ n, p }: StoredArrivals, mod: number): Arrivals {
 }
 
 /**
- * As they stood at a revision. They begin with that revision, also where somebody has deleted them: each turn has taken a
- * revision, so none was later.
+ * As they stood at a revision, where `back` was known before. They begin with that revision, also where somebody has deleted
+ * them: each turn has taken a revision, so none was later.
  */
-export function arrivalsAt(revision: number, stored: KeyValue | undefined): Arrivals {
-  return stored ? arrivalsOf(decodeArrivals(stored.value), stored.mod) : { ...NO_ARRIVALS, turn: revision }
+export function arrivalsAt(revision: number, stored: KeyValue | undefined, back: number): Arrivals {
+  return stored ? arrivalsOf(decodeArrivals(stored.value), stored.mod) : { turn: revision, back, mod: 0 }
 }
 
 /** What is to be stored when messages of these priorities become ready. */

@@ -21,6 +21,8 @@ const MAX_LOSSES = 50
 const MAX_CARRIED = 60
 /** The most conditions and operations along one path through a transaction. */
 const MAX_TXN_OPS = 128
+/** So many transactions inside of one share its operations. */
+const GROUPS = 20
 
 /** Carries out commands one after the other. */
 export async function settleCarrying(desk: Desk, commands: readonly SettleCommand[]): Promise<SettleResult[]> {
@@ -92,7 +94,8 @@ class Carrying {
     if (packs instanceof Error) return { state: 'refused', error: packs }
     const compare = packs.flatMap((parcel) => this.#compare(parcel))
     // With the condition on our session; what is read where one does not hold is counted along.
-    const width = compare.length + 1 + Math.max(0, ...packs.map(({ to }) => this.#reads(to).length))
+    const group = Math.ceil(packs.flatMap((parcel) => this.#ops(parcel)).length / GROUPS) + 1
+    const width = compare.length + 1 + Math.max(group, ...packs.map(({ to }) => this.#reads(to).length))
     if (width > MAX_TXN_OPS) return { state: 'refused', error: new LimitError('etcd max-txn-ops', MAX_TXN_OPS, width) }
     const result = packs.length === 0 ? settleOne(desk, change, this.#command) : this.#end(change, held)
     const isDone = await this.#commit(change, packs, compare)
@@ -109,7 +112,7 @@ class Carrying {
       compare,
       success: packed(
         [...change.finished(), desk.session.putOf(draft), ...packs.flatMap((parcel) => this.#ops(parcel))],
-        20,
+        GROUPS,
       ),
       failure: packs.map(({ to }) => nested([], this.#reads(to))),
     })
@@ -117,6 +120,7 @@ class Carrying {
       desk.session.adopt(draft, outcome.revision)
       noteEnded(desk, change, outcome)
       for (const { to, change: theirs, admission } of packs) {
+        if (admission.messages.length === 0) continue
         if (to !== desk) to.session.adopt(theirs.record, outcome.revision)
         admission.applied(outcome.revision)
       }
@@ -153,7 +157,8 @@ class Carrying {
     const admission = new Admission(to, theirs, this.#known.get(queue) ?? new Set())
     const leaving = isOwn ? { length: 1, bytes: held.entry.size } : { length: 0, bytes: 0 }
     const statuses = await admission.add(batch, leaving)
-    if (admission.outdated) return undefined
+    if (admission.isUnread) await this.#look(to)
+    if (admission.outdated || admission.isUnread) return undefined
     if (statuses instanceof QueueFullError && !this.#maintained.has(queue)) {
       this.#maintained.add(queue)
       while ((await maintain(to)) > 0) {}

@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LeaseState } from '../../driver.js'
 import { BackendUnavailableError } from '../../errors.js'
-import { type Arrivals, arrivalsAt, NO_ARRIVALS } from './arrivals.js'
+import { ANY_PRIORITY, type Arrivals, arrivalsAt, NO_ARRIVALS } from './arrivals.js'
 import { Change } from './change.js'
 import type { Compare, EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
 import { type Entry, type EntryRow, entryOf, readableEntry } from './entry.js'
@@ -172,8 +172,9 @@ export class Desk {
   async read(...ops: Op[]): Promise<TxnReply> {
     const client = this.host.client()
     const deadlineMs = client.members > 1 ? SHORT_DEADLINE_MS : READ_DEADLINE_MS
+    const askedAt = this.session.heardAt
     const reply = await client.txn({ compare: [], success: ops, failure: [] }, deadlineMs)
-    this.session.heard(reply.revision)
+    this.session.heard(reply.revision, askedAt)
     return this.note(ops, reply)
   }
 
@@ -205,15 +206,26 @@ export class Desk {
   noteMeta(stored: KeyValue | undefined, revision: number): void {
     if (revision < this.#metaAt) return
     this.#metaAt = revision
-    if (stored?.mod === this.meta.mod) return
-    this.meta = stored ? decodeMeta(stored) : { ...this.meta, mod: 0 }
+    if ((stored?.mod ?? 0) === this.meta.mod) return
+    this.adoptMeta(stored ? decodeMeta(stored) : { ...this.meta, mod: 0 }, revision)
+  }
+
+  /** The queue as it is stored since a revision. */
+  adoptMeta(meta: Meta, revision: number): void {
+    this.#metaAt = revision
+    this.meta = meta
     // By another rule all places are others.
-    this.#ready.forgetStart()
+    this.#ready.reset()
   }
 
   /** Where arrivals stood at a revision. */
   noteArrivals(stored: KeyValue | undefined, revision: number): void {
-    this.noteArrived(arrivalsAt(revision, stored), revision)
+    this.noteArrived(arrivalsAt(revision, stored, this.arrivals.back), revision)
+  }
+
+  /** Something was ready before: where nobody knows with which priority, it may have been any. */
+  noteFront(): void {
+    if (this.arrivals.mod === 0) this.arrivals = { ...this.arrivals, back: ANY_PRIORITY }
   }
 
   /** What {@link sessionsIn} takes. */

@@ -144,7 +144,8 @@ class Storing {
     const stored: Stored[] = []
     for (const job of this.#jobs.filter(({ asked }) => asked.isOpen)) {
       const statuses = await admission.add(job.input)
-      if (admission.outdated) return false
+      if (admission.isUnread) await this.#readIds()
+      if (admission.outdated || admission.isUnread) return false
       // What is stored with those before it may be what makes room for it.
       if (statuses instanceof QueueFullError && admission.messages.length > 0) break
       if (statuses instanceof QueueFullError && !this.#lastWord) return 'full'

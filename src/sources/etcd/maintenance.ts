@@ -209,6 +209,7 @@ async function lapseThese(desk: Desk, over: readonly Held[]): Promise<number> {
       desk.prune()
       return 0
     }
+    if (outcome.kind === 'done' || outcome.kind === 'repeated') noteEnded(desk, change, outcome)
     if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
     // Who has let them lapse looks again before it claims: others, who wait, do better to be first.
     desk.head = undefined

@@ -17,7 +17,7 @@ export class OutcomeCount {
   /** Of all but those of {@link own} none has ended before, when that was looked for last. */
   othersAt = Number.NEGATIVE_INFINITY
   /** Pages of this session, the oldest first, as far as it remembers them. */
-  readonly own: EndedPage[] = []
+  own: EndedPage[] = []
 
   ended(count: number): void {
     this.since += count
@@ -30,6 +30,6 @@ export class OutcomeCount {
 
   /** Ours have been changed by another. */
   forgetOwn(): void {
-    this.own.length = 0
+    this.own = []
   }
 }

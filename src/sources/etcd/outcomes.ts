@@ -16,6 +16,8 @@ import { modIs, packed, put, range, remove } from './txn.js'
 const STEP = 100
 /** How many pages of a session one transaction cuts: it compares them. */
 const MAX_PAGES = 60
+/** How many of our own go along with other changes: the claims beside them take nearly all conditions of a path. */
+const MAX_ALONG = 19
 /** How many sessions are looked at. */
 const SESSIONS = 256
 /** How many of our own ends may pass at most before others' are counted again. */
@@ -54,11 +56,11 @@ export interface Cut {
 }
 
 /** Of those that have ended until then the first, at most so many. */
-function cutOff(all: readonly EndedPage[], untilAt: number, count: number): Cut {
+function cutOff(all: readonly EndedPage[], untilAt: number, count: number, most = MAX_PAGES): Cut {
   const pages: EndedPage[] = []
   const ids: string[] = []
   for (const page of all) {
-    if (ids.length >= count || page.at > untilAt || pages.length === MAX_PAGES) break
+    if (ids.length >= count || page.at > untilAt || pages.length === most) break
     const some = page.ids.slice(0, count - ids.length)
     pages.push(page)
     ids.push(...some)
@@ -90,7 +92,7 @@ export function cutCompare({ pages }: Cut): Compare[] {
 export function trimOwn(desk: Desk, change: Change): Cut {
   const { known, own, othersAt } = desk.outcomes
   const excess = Math.min((known ?? 0) + change.outcomes.length - desk.meta.settings.retention.maxOutcomes, STEP)
-  const cut = cutOff(own, othersAt, excess)
+  const cut = cutOff(own, othersAt, excess, MAX_ALONG)
   change.ops.push(...cutOps(desk, cut))
   change.record.count('outcomes', -cut.ids.length)
   return cut
@@ -103,14 +105,22 @@ interface Revised {
 /** A change was made at this revision, with what was cut off along. */
 export function noteEnded(desk: Desk, change: Change, { revision }: Revised, cut = NOTHING): void {
   const { outcomes } = desk
-  const last = cut.pages.at(-1)
-  outcomes.own.splice(0, cut.pages.length)
-  if (cut.rest && last) outcomes.own.unshift({ ...cut.rest, key: last.key, mod: revision })
+  forgotten(desk, cut, revision)
   if (change.outcomes.length > 0) {
     outcomes.own.push({ key: change.endsKey, mod: revision, at: change.now, ids: change.outcomes })
   }
   outcomes.ended(change.outcomes.length)
-  outcomes.forgot(cut.ids.length)
+}
+
+/** What was cut off is gone, at this revision. */
+function forgotten({ outcomes }: Desk, { pages, ids, rest }: Cut, revision: number): void {
+  if (pages.length === 0) return
+  const last = rest && pages.at(-1)
+  const kept =
+    last && outcomes.own.some(({ key }) => key === last.key) ? [{ ...rest, key: last.key, mod: revision }] : []
+  const gone = new Set(pages.map(({ key }) => key))
+  outcomes.own = [...kept, ...outcomes.own.filter(({ key }) => !gone.has(key))]
+  outcomes.forgot(ids.length)
 }
 
 /** Counts the outcomes of all sessions now and then, and forgets the oldest where there are more than are to be kept. */
@@ -192,19 +202,19 @@ async function forget(desk: Desk, cut: Cut): Promise<boolean> {
   for (;;) {
     const draft = desk.session.record.draft('itself')
     draft.count('outcomes', -cut.ids.length)
-    desk.outcomes.forgetOwn()
     const outcome = await desk.session.commit({
       compare: cutCompare(cut),
       success: packed([...cutOps(desk, cut), desk.session.putOf(draft)], 40),
       failure: [],
     })
+    if (outcome.kind !== 'done') desk.outcomes.forgetOwn()
     if (outcome.kind === 'lost') return false
     if (outcome.kind === 'changed') {
       desk.prune()
       continue
     }
     if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
-    desk.outcomes.forgot(cut.ids.length)
+    forgotten(desk, cut, outcome.revision)
     return true
   }
 }

@@ -19,12 +19,15 @@ export interface Amount {
 }
 
 const NOTHING: Amount = { length: 0, bytes: 0 }
+const NO_IDS: ReadonlySet<string> = new Set()
 
 /** Room for what one change puts in. */
 export class Room {
   readonly #desk: Desk
   readonly #change: Change
   readonly #victims: Candidate[] = []
+  /** What would be dropped has an id of what is to be stored: whether that is there has to be read. */
+  isUnread = false
   /** What is in it by this change, besides what it drops. */
   #more = NOTHING
 
@@ -37,14 +40,24 @@ export class Room {
    * Sees to room for so much more, and counts on it from then on; an error where there is none. What leaves the queue by the
    * same change makes room besides.
    */
-  async take(wanted: Amount, leaving = NOTHING): Promise<QueueFullError | undefined> {
+  async take(
+    wanted: Amount,
+    leaving = NOTHING,
+    ids: ReadonlySet<string> = NO_IDS,
+  ): Promise<QueueFullError | undefined> {
     const { limits } = this.#desk.meta.settings
     if (limits.maxLength !== null || limits.maxBytes !== null) {
-      const full = await this.#make(sum(wanted, leaving, -1))
+      const full = await this.#make(sum(wanted, leaving, -1), ids)
       if (full) return full
     }
     this.#more = sum(this.#more, wanted)
     return undefined
+  }
+
+  /** An error if an empty queue would not have room for so much. */
+  tooLarge(wanted: Amount): QueueFullError | undefined {
+    const exceeded = this.#exceeded(NOTHING, wanted)
+    return exceeded && this.#full(exceeded)
   }
 
   /** What has to hold for what is dropped. */
@@ -52,15 +65,20 @@ export class Room {
     return this.#victims.map(({ key, mod }) => modIs(key, mod))
   }
 
-  async #make(wanted: Amount): Promise<QueueFullError | undefined> {
-    const { queue, bound, arrivals, meta } = this.#desk
+  async #make(wanted: Amount, ids: ReadonlySet<string>): Promise<QueueFullError | undefined> {
+    const { bound, arrivals, meta } = this.#desk
     const isKnown = bound !== undefined && bound.mod > 0 && bound.mod === arrivals.mod
     if (isKnown && this.#exceeded(bound, wanted) === undefined) return undefined
     const held = await readBound(this.#desk)
     const exceeded = this.#exceeded(held, wanted)
     if (exceeded === undefined) return undefined
-    const isMade = meta.settings.limits.whenFull === 'dropOldest' && (await this.#dropOldest(held, wanted))
-    return isMade ? undefined : new QueueFullError(queue, exceeded, meta.settings.limits[exceeded] ?? 0)
+    const isMade = meta.settings.limits.whenFull === 'dropOldest' && (await this.#dropOldest(held, wanted, ids))
+    return isMade ? undefined : this.#full(exceeded)
+  }
+
+  #full(exceeded: 'maxLength' | 'maxBytes'): QueueFullError {
+    const { queue, meta } = this.#desk
+    return new QueueFullError(queue, exceeded, meta.settings.limits[exceeded] ?? 0)
   }
 
   #exceeded(held: Amount, wanted: Amount): 'maxLength' | 'maxBytes' | undefined {
@@ -71,7 +89,7 @@ export class Room {
   }
 
   /** False where that is not enough, and nothing is dropped. */
-  async #dropOldest(held: Amount, wanted: Amount): Promise<boolean> {
+  async #dropOldest(held: Amount, wanted: Amount, ids: ReadonlySet<string>): Promise<boolean> {
     const victims: Candidate[] = []
     const dropped = new Set(this.#victims.map(({ key }) => key))
     let left = wanted
@@ -80,6 +98,8 @@ export class Room {
       victims.push(oldest)
       left = sum(left, amountOf(oldest), -1)
       if (this.#exceeded(held, left) !== undefined) continue
+      this.isUnread = victims.some(({ entry }) => ids.has(entry.id))
+      if (this.isUnread) return false
       for (const victim of victims) this.#drop(victim)
       return true
     }

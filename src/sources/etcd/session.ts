@@ -108,16 +108,24 @@ export class OwnSession {
     }
   }
 
-  /** The store has answered, at a revision. */
-  heard(revision: number): void {
-    if (revision < this.#heardAt) this.#host.onPutBack()
-    this.#heardAt = revision
+  /** The revision of the latest answer. What is asked after it is answered at that revision or later. */
+  get heardAt(): number {
+    return this.#heardAt
+  }
+
+  /** The store has answered, at a revision, what was asked after another. */
+  heard(revision: number, askedAt: number): void {
+    if (revision < askedAt) {
+      this.#heardAt = revision
+      this.#host.onPutBack()
+    } else if (revision > this.#heardAt) this.#heardAt = revision
   }
 
   async #try(txn: Txn, attempt: number): Promise<Committed> {
     const client = this.#host.client()
+    const askedAt = this.#heardAt
     const reply = await client.txn(txn, deadlineFor(attempt, client.members))
-    this.heard(reply.revision)
+    this.heard(reply.revision, askedAt)
     if (reply.succeeded) return { kind: 'done', results: reply.results, revision: reply.revision }
     const [stored, ...results] = reply.results
     return this.#failed(only(stored), results, reply.revision)

@@ -64,6 +64,8 @@ export class ReadyWindow {
     if (from === this.#prefix) {
       this.#lookedBackAt = performance.now()
       this.#looksBack = Math.max(0, this.#looksBack - 1)
+      // What was further may be of another past.
+      this.#furthest = this.#prefix
     }
     this.reached(last)
     // Where nothing is ready, what comes next comes after all that ever was, or is told.
@@ -80,6 +82,7 @@ export class ReadyWindow {
   reset(): void {
     this.forgetStart()
     this.#furthest = this.#prefix
+    this.#startAt = -1
   }
 
   /** The next looks begin where all begins. */

@@ -222,6 +222,26 @@ export const limits: Concern = {
       assert.deepEqual(await payloads(queue), ['b', 'x'])
     }),
 
+    scenario('X22', 'of more dead letters than there is room for at all none comes back', async (bench) => {
+      const queue = bench.queue({ limits: { maxLength: 40, whenFull: 'dropOldest' } })
+      const ids = range(60).map((n) => `dead ${n}`)
+      await bury(queue, ids.slice(0, 30))
+      await bury(queue, ids.slice(30))
+      await assert.rejects(queue.deadLetters.requeueAll(), QueueFullError)
+      await assertDepth(queue, { ready: 0, dead: 60, droppedTotal: 0 })
+    }),
+
+    scenario('M2', 'what is there already is a duplicate, also where it is what would be dropped', async (bench) => {
+      const queue = await full(bench, { maxLength: 2, whenFull: 'dropOldest' }, ['a', 'b'])
+      assert.equal((await queue.enqueue('again', { id: '0' })).status, 'duplicate')
+      const statuses = (await queue.enqueueAll(['1', 'new'].map((id) => ({ payload: id, id })))).map(
+        ({ status }) => status,
+      )
+      assert.deepEqual(statuses, ['duplicate', 'enqueued'])
+      await assertDepth(queue, { ready: 2, droppedTotal: 1 })
+      assert.deepEqual(await payloads(queue), ['b', 'new'])
+    }),
+
     scenario('X22', 'many producers at a bound fill the queue exactly', async (bench) => {
       const queue = bench.queue({ limits: { maxLength: 10 } })
       await queue.stats()

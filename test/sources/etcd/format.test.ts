@@ -130,6 +130,19 @@ describe('what somebody deletes', () => {
   )
 })
 
+describe('what is urgent', () => {
+  it('is not overlooked where somebody has deleted what tells of priorities', async () => {
+    const other = opened()
+    await other.enqueueAll([1, 2, 3].map((n) => ({ payload: String(n), priority: 5 })))
+    expect(await other.tryTake()).toBe('1')
+    await server.gateway.delete(`millrace/${NAME}/w/arrivals`)
+    const producer = opened()
+    await producer.enqueue('urgent', { priority: 1 })
+    await producer.enqueue('urgent too', { priority: 1 })
+    expect([await other.tryTake(), await other.tryTake(), await other.tryTake()]).toEqual(['urgent', 'urgent too', '2'])
+  })
+})
+
 describe('what cannot be read', () => {
   const NOTHING = 'this is no record'
   const calls: readonly (readonly [string, (queue: Queue<string>) => Promise<unknown>])[] = [

@@ -198,6 +198,23 @@ describe('what need not go together', () => {
     expect(await queue.deadLetters.purgeAll()).toBe(count)
   })
 
+  it('E1 acks and claims a hundred in one turn, though a hundred outcomes go for that, each of which ended by itself', async () => {
+    const queue = proxied({ retention: { maxOutcomes: 100 } })
+    await queue.enqueueAll(entries(400))
+    for (let count = 0; count < 100; count += 1) expect(await (await queue.receive())?.ack()).toBe('settled')
+    let handled = 0
+    await run(
+      pipe(
+        queue.source({ until: 'empty' }),
+        mergeMap(() => {
+          handled += 1
+        }, 100),
+      ),
+    )
+    expect(handled).toBe(300)
+    await expectStats(queue, { ackedTotal: 400, ready: 0, claimed: 0 })
+  })
+
   it('E1 settles hundreds that are held in every way at once', async () => {
     const backend = rig.backend(proxy.url)
     const [queue, other] = [rig.queue(backend), rig.queue(backend)]

@@ -87,11 +87,11 @@ export const expiry: Concern = {
       async (bench) => {
         const queue = bench.queue({ leaseMs: shortLeaseMs(bench.features, 5_000) })
         await queue.enqueueAll([
-          { payload: 'acked', ttlMs: 80 },
-          { payload: 'released', ttlMs: 80 },
+          { payload: 'acked', ttlMs: 1_000 },
+          { payload: 'released', ttlMs: 1_000 },
         ])
         const [acked, released] = [await nextNow(queue), await nextNow(queue)]
-        await pass(150)
+        await pass(1_100)
         await assertDepth(queue, { claimed: 2, expiredTotal: 0 })
         assert.equal(await acked.ack(), 'settled')
         assert.equal(await released.release(), 'settled')

@@ -123,11 +123,11 @@ export const limits: Concern = {
     }),
 
     scenario('M5', 'a full queue of messages whose time is over takes a new one', async (bench) => {
-      const queue = bench.queue({ limits: { maxLength: 3 }, ttlMs: 50 })
+      const queue = bench.queue({ limits: { maxLength: 3 }, ttlMs: 1_000 })
       await queue.enqueueAll(['a', 'b', 'c'].map((payload) => ({ payload })))
       await assert.rejects(queue.enqueue('too early'), QueueFullError)
       // Nobody looks at the queue meanwhile: the enqueue itself has to.
-      await pass(100)
+      await pass(1_100)
       await queue.enqueue('d', { ttlMs: 60_000 })
       assert.deepEqual(await payloads(queue), ['d'])
       await assertDepth(queue, { expiredTotal: 3, enqueuedTotal: 4 })

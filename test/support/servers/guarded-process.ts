@@ -24,6 +24,8 @@ echo $server >&3
 exec 3>&-
 wait $server
 code=$?
+# A server that says something then, and nobody listens, dies of that before it is killed.
+[ $code -eq 141 ] && orphaned=yes
 if [ -n "$orphaned" ]; then
   wait $server
   # A child of the server that writes a snapshot outlives it for a moment.

@@ -125,7 +125,8 @@ describe('by Sentinel', async () => {
     const before = consumer.acked.size
     await until('it is at work again', () => consumer.acked.size > before + 30, 20_000)
     await producer.end()
-    await until('all is handled', () => producer.confirmed.every((id) => consumer.acked.has(id)), 10_000)
+    // A claim of which nobody heard in all that comes back with its lease, of 30 s.
+    await until('all is handled', () => producer.confirmed.every((id) => consumer.acked.has(id)), 40_000)
     await consumer.stop()
     const stats = await queue.stats()
     expect([stats.ready, stats.claimed, conserved(stats)]).toEqual([0, 0, true])

@@ -1,6 +1,6 @@
 /** Servers that fail over, freeze, and come back, by Sentinel and in a cluster, while queues are at work. */
 import { Cluster } from 'ioredis'
-import { type Delivery, mergeMap, pipe, type Queue, run } from 'millrace'
+import { type Delivery, mergeMap, pipe, type Queue, run, SettlementUnknownError } from 'millrace'
 import { afterAll, describe, expect, it } from 'vitest'
 import { conserved } from '../../../src/testing/conserved.js'
 import { eventsOf } from '../../support/events.js'
@@ -38,19 +38,35 @@ function producing(queue: Queue<string>, prefix: string): { readonly confirmed: 
   return { confirmed, end }
 }
 
-/** Handles until it is stopped; what was confirmed as acked, and how often each was handled. */
+/** Handles until it is stopped; what was confirmed as acked, what nobody could tell in time, and how often each was handled. */
 function consuming(queue: Queue<string>) {
   const effects = new Effects()
   const acked = new Set<string>()
+  const unknown = new Set<string>()
   const source = queue.source()
   const events = eventsOf(source)
   const work = async (delivery: Delivery<string>) => {
     effects.note(delivery.id)
-    if ((await delivery.ack()) === 'settled') acked.add(delivery.id)
+    try {
+      if ((await delivery.ack()) === 'settled') acked.add(delivery.id)
+    } catch (error) {
+      if (error instanceof SettlementUnknownError) unknown.add(delivery.id)
+      throw error
+    }
   }
   const running = run(pipe(source, mergeMap(work, 4)))
   running.catch(() => {})
-  return { effects, acked, events, stop: async () => [await source.stop(), await running] }
+  return { effects, acked, unknown, events, stop: async () => [await source.stop(), await running] }
+}
+
+/**
+ * All is handled, and once: but for acks that took longer than their bound of 5 s, since the failover did. Of these it was
+ * told that they are unknown, and they may come again when their lease is over.
+ */
+async function expectOnce(consumer: ReturnType<typeof consuming>, confirmed: readonly string[]): Promise<void> {
+  const { acked, unknown, effects } = consumer
+  await until('all is handled', () => confirmed.every((id) => acked.has(id) || unknown.has(id)), 10_000)
+  expect(effects.doubled.filter((id) => !unknown.has(id))).toEqual([])
 }
 
 describe('by Sentinel', async () => {
@@ -77,15 +93,16 @@ describe('by Sentinel', async () => {
     expect(await waiting.enqueue('late', { id: 'late' })).toEqual({ id: 'late', status: 'enqueued' })
     await until('who waited has it', () => waiter.acked.size === 1, 5_000)
     const confirmed = producers.flatMap((producer) => producer.confirmed)
-    await until('all that was confirmed is handled', () => confirmed.every((id) => consumer.acked.has(id)), 10_000)
-    await Promise.all([consumer.stop(), waiter.stop()])
     // With nothing confirmed lost, nothing that was acked has come back.
-    expect(consumer.effects.doubled).toEqual([])
+    await expectOnce(consumer, confirmed)
+    await Promise.all([consumer.stop(), waiter.stop()])
     // Once for the master, and perhaps once more for the replica, without which nothing is confirmed.
     for (const { events } of [consumer, waiter]) {
       expect(connects(events).join(' ')).toMatch(/^reconnecting reconnected( reconnecting reconnected)?$/)
     }
-    await expectStats(working, { ackedTotal: confirmed.length, enqueuedTotal: confirmed.length, ready: 0, claimed: 0 })
+    const { length } = confirmed
+    if (consumer.unknown.size === 0) await expectStats(working, { ackedTotal: length, ready: 0, claimed: 0 })
+    await expectStats(working, { enqueuedTotal: length, dead: 0 })
   })
 
   it('R7 without `replicas` a failover may lose or repeat, but damages nothing, and all goes on', async ({
@@ -125,12 +142,11 @@ describe('by Sentinel', async () => {
     const before = consumer.acked.size
     await until('it is at work again', () => consumer.acked.size > before + 30, 20_000)
     await producer.end()
-    // A claim of which nobody heard in all that comes back with its lease, of 30 s.
-    await until('all is handled', () => producer.confirmed.every((id) => consumer.acked.has(id)), 40_000)
+    await expectOnce(consumer, producer.confirmed)
     await consumer.stop()
     const stats = await queue.stats()
-    expect([stats.ready, stats.claimed, conserved(stats)]).toEqual([0, 0, true])
-    expect(consumer.effects.doubled).toEqual([])
+    expect([stats.ready, conserved(stats)]).toEqual([0, true])
+    expect(stats.claimed).toBeLessThanOrEqual(consumer.unknown.size)
   })
 })
 

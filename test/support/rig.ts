@@ -1,20 +1,15 @@
 import { type Backend, Queue, type QueueOptions } from 'millrace'
 
-/** Calls back when a test has ended, last first: `onTestFinished`, of the context where tests run side by side. */
-export type Defer = (work: () => unknown) => void
-
-/** `onTestFinished` as a {@link Defer}. */
-export function deferTo(finished: (work: () => Promise<void>) => void): Defer {
-  return (work) => finished(async () => void (await work()))
-}
+/** `onTestFinished`, of the context where tests run side by side: calls back when a test has ended, last first. */
+export type Finished = (work: () => Promise<void>) => void
 
 /** Makes queues that are closed, and uses what is stopped, when the test ends. */
 export class QueueRig {
-  readonly #defer: Defer
+  readonly #finished: Finished
   #names = 0
 
-  constructor(defer: Defer) {
-    this.#defer = defer
+  constructor(finished: Finished) {
+    this.#finished = finished
   }
 
   /** A queue of a name of its own when none is given. */
@@ -30,6 +25,11 @@ export class QueueRig {
     const started = await starting
     this.#defer(() => started.stop())
     return started
+  }
+
+  /** To be done when the test ends. */
+  #defer(work: () => Promise<unknown>): void {
+    this.#finished(async () => void (await work()))
   }
 }
 

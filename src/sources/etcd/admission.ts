@@ -84,7 +84,7 @@ export class Admission {
   applied(revision: number): void {
     const desk = this.#desk
     desk.noteArrived(arrivalsOf(this.#next, revision))
-    if (this.#single && this.messages.length === 1) desk.noteReady(entryRow(this.#single), revision)
+    if (this.#single && this.messages.length === 1) desk.head.noteReady(entryRow(this.#single), revision)
     if (desk.bound?.mod !== this.#arrivals.mod) return
     const { length, bytes } = desk.bound
     desk.bound = { mod: revision, length: length + this.messages.length, bytes: bytes + this.#bytes }

@@ -47,6 +47,21 @@ interface Parcel {
   readonly admission: Admission
 }
 
+/** What parcels come to in a transaction. */
+interface Carried {
+  readonly compare: readonly Compare[]
+  readonly ops: readonly Op[]
+  /** For each parcel what is read where something does not hold. */
+  readonly reads: readonly (readonly Op[])[]
+}
+
+/** How much the server counts along the longest path: conditions, ours on the session among them, and operations. */
+function widthOf({ compare, ops, reads }: Carried): number {
+  // Of our own there are some besides.
+  const group = Math.ceil(ops.length / GROUPS) + 1
+  return 1 + compare.length + Math.max(group, ...reads.map(({ length }) => length))
+}
+
 class Carrying {
   readonly #desk: Desk
   readonly #command: SettleCommand
@@ -92,29 +107,24 @@ class Carrying {
     const packs = isCancelled || this.#batches.size === 0 ? [] : await this.#pack(change, held)
     if (packs === undefined) return undefined
     if (packs instanceof Error) return { state: 'refused', error: packs }
-    const compare = packs.flatMap((parcel) => this.#compare(parcel))
-    // With the condition on our session; what is read where one does not hold is counted along.
-    const group = Math.ceil(packs.flatMap((parcel) => this.#ops(parcel)).length / GROUPS) + 1
-    const width = compare.length + 1 + Math.max(group, ...packs.map(({ to }) => this.#reads(to).length))
+    const carried = this.#carried(packs)
+    const width = widthOf(carried)
     if (width > MAX_TXN_OPS) return { state: 'refused', error: new LimitError('etcd max-txn-ops', MAX_TXN_OPS, width) }
     const result = packs.length === 0 ? settleOne(desk, change, this.#command) : this.#end(change, held)
-    const isDone = await this.#commit(change, packs, compare)
+    const isDone = await this.#commit(change, packs, carried)
     if (!isDone) return undefined
     desk.claims.delete(held.token)
     return result
   }
 
   /** False where nothing was done, and something has to be read again, which was. */
-  async #commit(change: Change, packs: readonly Parcel[], compare: readonly Compare[]): Promise<boolean> {
+  async #commit(change: Change, packs: readonly Parcel[], { compare, ops, reads }: Carried): Promise<boolean> {
     const desk = this.#desk
     const draft = change.record
     const outcome = await desk.session.commit({
       compare,
-      success: packed(
-        [...change.finished(), desk.session.putOf(draft), ...packs.flatMap((parcel) => this.#ops(parcel))],
-        GROUPS,
-      ),
-      failure: packs.map(({ to }) => nested([], this.#reads(to))),
+      success: packed([...change.finished(), desk.session.putOf(draft), ...ops], GROUPS),
+      failure: reads.map((some) => nested([], some)),
     })
     if (outcome.kind === 'done') {
       desk.session.adopt(draft, outcome.revision)
@@ -182,6 +192,14 @@ class Carrying {
     const reason = command.kind === 'dead-letter' ? command.reason : ''
     change.end(entry, { state: 'dead', reason })
     return settled.dead
+  }
+
+  #carried(packs: readonly Parcel[]): Carried {
+    return {
+      compare: packs.flatMap((parcel) => this.#compare(parcel)),
+      ops: packs.flatMap((parcel) => this.#ops(parcel)),
+      reads: packs.map(({ to }) => this.#reads(to)),
+    }
   }
 
   #compare({ to, admission }: Parcel): Compare[] {

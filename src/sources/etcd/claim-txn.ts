@@ -5,12 +5,13 @@
  */
 import { expiryKey, pageKey } from './change.js'
 import type { Compare, Op, Result } from './client.js'
-import type { Candidate, Desk, Head } from './desk.js'
+import type { Desk } from './desk.js'
 import { type Entry, entryRow } from './entry.js'
 import { after } from './keys.js'
 import type { Holder } from './leases.js'
 import type { Page } from './page.js'
 import { MAX_READ_BYTES } from './payloads.js'
+import type { Candidate, Head } from './queue-head.js'
 import { encode } from './record.js'
 import type { SessionRecord } from './session-record.js'
 import { now } from './time.js'
@@ -93,7 +94,7 @@ export function claimOp(desk: Desk, { revision }: Head, claiming: Claiming): Op 
   const general: Compare[] = [
     modIs(keys.meta, meta.mod),
     present(live),
-    ...desk.nothingBefore(first.key, last.key, revision),
+    ...desk.head.nothingBefore(first.key, last.key, revision),
   ]
   return nested(general, branch, leaf)
 }

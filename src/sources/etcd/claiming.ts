@@ -16,13 +16,14 @@ import {
   windowFor,
 } from './claim-txn.js'
 import type { Op, Result } from './client.js'
-import type { Desk, Head, Held } from './desk.js'
+import type { Desk, Held } from './desk.js'
 import { entryOf } from './entry.js'
 import type { Job } from './lane.js'
 import { dropUnreadable, isDue, maintain } from './maintenance.js'
 import { type Cut, cutCompare, noteEnded, trimOwn } from './outcomes.js'
 import { leaseFor, type Page } from './page.js'
 import { buryLost, type Claimed, claimOf, readPayloads } from './payloads.js'
+import type { Head } from './queue-head.js'
 import { decode } from './record.js'
 import { recoverNowAndThen } from './recovery.js'
 import type { SessionRecord } from './session-record.js'
@@ -68,7 +69,7 @@ class Turn {
 
   async run(): Promise<void> {
     try {
-      let known = this.#desk.head
+      let known = this.#desk.head.current
       while (!this.#settlements.isEmpty) known = await this.#step(this.#claimable(known) ? known : undefined)
       while (this.#wishes.wanted > 0) {
         if (this.#isDisputed(known)) known = await this.#hesitate()
@@ -165,7 +166,7 @@ class Turn {
     const { answers, revision } = results
     desk.session.adopt(draft, revision)
     noteEnded(desk, change, results, cut)
-    if (news?.dueAt) desk.noteDue(news.dueAt)
+    if (news?.dueAt) desk.head.noteDue(news.dueAt)
     if (claiming) await this.#claimed(claiming, answers[ops.length] as Result, revision)
     if (this.#wishes.isEmpty) return undefined
     this.#shown = desk.noteLook(answers.slice(ops.length + 1), revision)
@@ -227,7 +228,7 @@ class Turn {
 
   async #grant(claiming: Claiming, { window, payloads }: Granted, revision: number): Promise<void> {
     const desk = this.#desk
-    desk.reached(window.at(-1)?.key ?? '')
+    desk.head.reached(window)
     const rows = window.map(({ entry, key }) => ({ entry: handedOver(entry), place: placeOf(desk.keys.root, key) }))
     await this.#deliver(claiming, rows, revision, payloads)
   }
@@ -273,7 +274,8 @@ class Turn {
   }
 
   #answer(): void {
-    const { meta, head, lapsesAt } = this.#desk
+    const { meta, lapsesAt } = this.#desk
+    const head = this.#desk.head.current
     const due: number[] = []
     if (head && head.dueAt > 0) due.push(Math.max(0, head.dueAt - now()))
     if (lapsesAt !== Number.POSITIVE_INFINITY) due.push(Math.max(0, lapsesAt - performance.now()))

@@ -7,18 +7,17 @@ import type { LeaseState } from '../../driver.js'
 import { BackendUnavailableError } from '../../errors.js'
 import { ANY_PRIORITY, type Arrivals, arrivalsAt, NO_ARRIVALS } from './arrivals.js'
 import { Change } from './change.js'
-import type { Compare, EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
-import { type Entry, type EntryRow, entryOf, readableEntry } from './entry.js'
+import type { EtcdClient, KeyValue, Op, Result, TxnReply } from './client.js'
+import type { Entry } from './entry.js'
 import type { Seen } from './folding.js'
-import { arrivalText, COUNT_DIGITS, endOf, fixed, INSTANT_DIGITS, type Keys, keysOf } from './keys.js'
+import { arrivalText, COUNT_DIGITS, endOf, fixed, type Keys, keysOf } from './keys.js'
 import { type Holder, Leases } from './leases.js'
 import { decodeMeta, type Meta, NO_META } from './meta.js'
 import { OutcomeCount } from './outcome-count.js'
-import { rankOf } from './rank.js'
+import { type Head, QueueHead } from './queue-head.js'
 import { OwnSession } from './session.js'
 import { type Counts, SessionRecord, sumOf } from './session-record.js'
-import { get, only, range, untouchedSince } from './txn.js'
-import { DueWindow, ReadyWindow } from './windows.js'
+import { get, only, range } from './txn.js'
 
 const READ_DEADLINE_MS = 2_000
 /** Where another member can be asked. */
@@ -43,27 +42,6 @@ export interface Held {
   holder: Holder
   /** By our own monotonic clock the claim lapses then. */
   until: number
-}
-
-/** A ready message that may be claimed. */
-export interface Candidate {
-  readonly key: string
-  readonly mod: number
-  readonly entry: Entry
-}
-
-/** The first ready messages, and when something is due, as the store was at a revision. */
-export interface Head {
-  readonly revision: number
-  readonly candidates: readonly Candidate[]
-  /** What stands among them and is no entry. */
-  readonly unreadable: readonly { readonly key: string; readonly mod: number }[]
-  /** There is nothing ready besides. */
-  readonly complete: boolean
-  /** There is more where it was looked for. */
-  readonly isCut: boolean
-  /** When the next delayed message is due, or the next time to live ends; 0 for never. */
-  readonly dueAt: number
 }
 
 /** What reads have answered, as it was at a revision. */
@@ -96,7 +74,7 @@ export class Desk {
   readonly outcomes = new OutcomeCount()
   meta: Meta = NO_META
   arrivals = NO_ARRIVALS
-  head: Head | undefined
+  readonly head: QueueHead
   /** What was enqueued last had to be tried again. */
   isOutrun = false
   /** Other queues of the same backend that messages were carried to. */
@@ -114,18 +92,10 @@ export class Desk {
   lostClaimAt = Number.NEGATIVE_INFINITY
   /** What part of the claims that were tried of late was lost. */
   lostShare = 0
-  readonly #ready: ReadyWindow
-  readonly #delayed: DueWindow
-  readonly #expiring: DueWindow
-  #limit = 0
-  /** Where the last look began. */
-  #from = ''
   #names = 0
   /** The revisions of what is known. */
   #metaAt = 0
   #arrivedAt = 0
-  /** The first message that was told to be ready since the head was read. */
-  #told: { readonly row: EntryRow; readonly mod: number } | undefined
 
   constructor(
     readonly queue: string,
@@ -133,16 +103,14 @@ export class Desk {
     readonly host: DeskHost,
   ) {
     const name = randomBytes(6).toString('hex')
-    this.#ready = new ReadyWindow(keys.ready)
-    this.#delayed = new DueWindow(keys.delayed)
-    this.#expiring = new DueWindow(keys.expiring)
+    this.head = new QueueHead(keys, () => this.meta)
     this.session = new OwnSession(name, {
       client: host.client,
       keys,
       onTrouble: (error) => host.onTrouble(error),
       onPutBack: () => {
         this.#metaAt = this.#arrivedAt = 0
-        this.#ready.reset()
+        this.head.reset()
       },
     })
     this.leases = new Leases(
@@ -215,7 +183,7 @@ export class Desk {
     this.#metaAt = revision
     this.meta = meta
     // By another rule all places are others.
-    this.#ready.reset()
+    this.head.reset()
   }
 
   /** Where arrivals stood at a revision. */
@@ -264,108 +232,20 @@ export class Desk {
     this.arrivals = arrivals
   }
 
-  /** What {@link noteLook} takes. `all`: from where all begins, whatever is known of that. */
-  lookOps(limit: number, all = false): Op[] {
-    const { keys } = this
-    this.#limit = limit
-    this.#from = all ? keys.ready : this.#start
-    return [get(keys.meta), get(keys.front), range(this.#from, this.#ready.end, limit), ...this.dueOps()]
-  }
-
-  /** Where a look begins. With ageing anything may come before anything. */
-  get #start(): string {
-    return this.meta.ageing === null ? this.#ready.start : this.keys.ready
-  }
-
-  /** Something ready was at this key. */
-  reached(key: string): void {
-    this.#ready.reached(key)
-  }
-
-  /** What holds as long as nothing has come before the first of these, or between them, since the look at a revision. */
-  nothingBefore(first: string, last: string, revision: number): Compare[] {
-    const { front, ready } = this.keys
-    const start = this.#start
-    const isAfterStart = start !== ready && first >= start
-    const from = isAfterStart ? start : ready
-    return [
-      ...(isAfterStart ? [untouchedSince(this.#ready.startAt, front)] : []),
-      ...(from < last ? [untouchedSince(revision, from, last)] : []),
-    ]
-  }
-
-  /** Reads the first ready messages, and changes nothing of what is known. `isWhole` if nothing is behind where it ends. */
-  frontOp(limit: number): { readonly op: Op; readonly isWhole: boolean } {
-    return { op: range(this.keys.ready, this.#ready.end, limit), isWhole: this.#ready.isWhole }
-  }
-
-  /** What {@link dueIn} takes. */
-  dueOps(): Op[] {
-    const { keys } = this
-    return [range(keys.delayed, this.#delayed.end, 1), range(keys.expiring, this.#expiring.end, 1)]
-  }
-
-  /**
-   * The queue, its first ready messages and what is due next, as they were at a revision; undefined where something may have
-   * come before where the look began.
-   */
-  noteLook([meta, front, ready, ...dues]: readonly Result[], revision: number): Head | undefined {
-    this.noteMeta(only(meta), revision)
-    if (!this.#ready.isSure(this.#from, only(front)?.mod ?? 0)) {
-      this.#ready.forgetStart()
-      this.head = undefined
-      return undefined
-    }
-    const candidates: Candidate[] = []
-    const unreadable: { key: string; mod: number }[] = []
-    for (const { key, mod, value } of ready?.kvs ?? []) {
-      const entry = readableEntry(value)
-      if (entry) candidates.push({ key, mod, entry })
-      else unreadable.push({ key, mod })
-    }
-    const isCut = ready?.more === true
-    const complete = this.#ready.isWhole && !isCut
-    const shown = { first: ready?.kvs[0]?.key, last: ready?.kvs.at(-1)?.key, complete }
-    this.#ready.noteStart(this.#from, shown, revision)
-    this.#ready.note(ready?.count ?? 0, this.#limit, shown.last)
-    const head = { revision, candidates, unreadable, complete, isCut, dueAt: this.dueIn(dues) }
-    this.head = head
-    // The watch may have told of something that came after this.
-    if (this.#told) this.noteReady(this.#told.row, this.#told.mod)
-    return this.head
-  }
-
-  /** When something is due next, of what {@link dueOps} read; 0 for never. */
-  dueIn([delayed, expiring]: readonly Result[]): number {
-    const { keys } = this
-    const dues = [
-      this.#delayed.note(delayed?.count ?? 0, instantIn(keys.delayed, only(delayed))),
-      this.#expiring.note(expiring?.count ?? 0, instantIn(keys.expiring, only(expiring))),
-    ]
-    const dueAt = Math.min(...dues.filter((at) => at > 0))
-    return Number.isFinite(dueAt) ? dueAt : 0
-  }
-
-  /** A message became ready: if nothing was before it, it is what may be claimed. */
-  noteReady(row: EntryRow, mod: number): void {
-    const { head } = this
-    if (this.#told === undefined || this.#told.mod <= (head?.revision ?? 0)) this.#told = { row, mod }
-    if (head === undefined || !head.complete || head.candidates.length > 0 || mod <= head.revision) return
-    const entry = entryOf(row)
-    const key = `${this.keys.ready}${rankOf(entry, this.meta)}`
-    // What else has come since the head was read is found out by comparing with its revision.
-    this.head = { ...head, candidates: [{ key, mod, entry }] }
-    if (entry.expiresAt > 0) this.noteDue(entry.expiresAt)
-  }
-
   noteRace(lost: boolean): void {
     if (lost) this.lostClaimAt = performance.now()
     this.lostShare = 0.9 * this.lostShare + (lost ? 0.1 : 0)
   }
 
-  /** Something is due earlier than was known. */
-  noteDue(at: number): void {
-    if (this.head && (this.head.dueAt === 0 || at < this.head.dueAt)) this.head = { ...this.head, dueAt: at }
+  /** What {@link noteLook} takes. `all`: from where all begins, whatever is known of that. */
+  lookOps(limit: number, all = false): Op[] {
+    return [get(this.keys.meta), ...this.head.ops(limit, all)]
+  }
+
+  /** The queue and its head as they were at a revision; undefined where that has to be looked at again. */
+  noteLook([meta, ...head]: readonly Result[], revision: number): Head | undefined {
+    this.noteMeta(only(meta), revision)
+    return this.head.note(head, revision)
   }
 
   /** The first ready messages: as many as wanted, or all there are. */
@@ -375,7 +255,7 @@ export class Desk {
       const head = this.noteLook(results, revision)
       if (head === undefined) continue
       if (head.complete || head.candidates.length >= wanted || head.isCut) return head
-      this.#ready.widen()
+      this.head.widen()
     }
   }
 
@@ -422,8 +302,4 @@ export class Desk {
   arrival(index: number): string {
     return arrivalText({ turn: this.arrivals.turn + 1, index })
   }
-}
-
-function instantIn(prefix: string, stored: KeyValue | undefined): number {
-  return stored === undefined ? 0 : Number.parseInt(stored.key.slice(prefix.length, prefix.length + INSTANT_DIGITS), 16)
 }

@@ -111,9 +111,9 @@ export class EtcdDriver implements QueueDriver {
     this.#hints = new Hints({
       client: host.client,
       keys,
-      onDue: (at) => this.#desk.noteDue(at),
+      onDue: (at) => this.#desk.head.noteDue(at),
       onArrived: (arrivals) => this.#desk.noteArrived(arrivals),
-      onReady: (entry, mod) => this.#desk.noteReady(entry, mod),
+      onReady: (entry, mod) => this.#desk.head.noteReady(entry, mod),
       onMarkerGone: (lease) => this.#markerGone(lease),
       onMetaChanged: ({ type, key, value, mod }) =>
         this.#desk.noteMeta(type === 'put' ? { key, value, mod, create: mod } : undefined, mod),
@@ -340,8 +340,8 @@ export class EtcdDriver implements QueueDriver {
   /** Reads after what is due was done. */
   #upToDate<O>(work: () => Promise<O>): Promise<O> {
     return this.#run(async () => {
-      const { results } = await this.#desk.read(...this.#desk.dueOps())
-      if (isDue(this.#desk.dueIn(results))) await this.#alonely(() => maintainSome(this.#desk))
+      const { results } = await this.#desk.read(...this.#desk.head.dueOps())
+      if (isDue(this.#desk.head.dueIn(results))) await this.#alonely(() => maintainSome(this.#desk))
       return work()
     })
   }

@@ -170,7 +170,7 @@ class Storing {
   /** What {@link #outrun} takes. */
   #reads(ids: readonly string[]): Op[] {
     const { keys } = this.#desk
-    return [get(keys.meta), get(keys.arrivals), ...this.#desk.dueOps(), ...ids.map(keyOnly)]
+    return [get(keys.meta), get(keys.arrivals), ...this.#desk.head.dueOps(), ...ids.map(keyOnly)]
   }
 
   /** What was due before these arrives before them, if that can be done in a few steps. */
@@ -184,7 +184,7 @@ class Storing {
     const { results } = lost.results.length > 0 ? desk.note(reads, lost) : await desk.read(...reads)
     const [, , delayed, expiring, ...taken] = results
     await this.#taken(taken.flatMap(({ kvs }) => kvs))
-    const isTime = isDue(desk.dueIn([delayed, expiring] as readonly Result[]))
+    const isTime = isDue(desk.head.dueIn([delayed, expiring] as readonly Result[]))
     if (isTime && this.#losses < 3) await maintainSome(desk)
   }
 

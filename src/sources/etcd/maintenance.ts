@@ -5,11 +5,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { arrivalsOf, isBehindAll, nextArrivals } from './arrivals.js'
 import type { Change } from './change.js'
 import type { Compare, KeyValue } from './client.js'
-import type { Candidate, Desk, Held } from './desk.js'
+import type { Desk, Held } from './desk.js'
 import type { Entry } from './entry.js'
 import { fixed, INSTANT_DIGITS } from './keys.js'
 import { candidatesIn } from './oldest.js'
 import { noteEnded } from './outcomes.js'
+import type { Candidate } from './queue-head.js'
 import { decode, encode } from './record.js'
 import { now } from './time.js'
 import { get, modIs, only, packed, put, range, remove } from './txn.js'
@@ -212,7 +213,7 @@ async function lapseThese(desk: Desk, over: readonly Held[]): Promise<number> {
     if (outcome.kind === 'done' || outcome.kind === 'repeated') noteEnded(desk, change, outcome)
     if (outcome.kind === 'done') desk.session.adopt(draft, outcome.revision)
     // Who has let them lapse looks again before it claims: others, who wait, do better to be first.
-    desk.head = undefined
+    desk.head.current = undefined
   }
   for (const { token } of over) desk.claims.delete(token)
   return live.length

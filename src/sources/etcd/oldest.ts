@@ -3,9 +3,10 @@
  * ageing those that are oldest are the first of each priority; with it they are looked for among the first.
  */
 import type { KeyValue } from './client.js'
-import type { Candidate, Desk } from './desk.js'
+import type { Desk } from './desk.js'
 import { readableEntry } from './entry.js'
 import { endOf } from './keys.js'
+import type { Candidate } from './queue-head.js'
 import { afterPriority } from './rank.js'
 import { range } from './txn.js'
 

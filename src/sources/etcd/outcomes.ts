@@ -130,6 +130,8 @@ export async function trimOutcomes(desk: Desk): Promise<void> {
   if (count.known === undefined || count.since >= Math.max(1, Math.min(UNCOUNTED, maxOutcomes / 10)))
     await recount(desk)
   if ((count.known ?? 0) <= maxOutcomes + leeway(desk)) return
+  // Others may have forgotten some since.
+  if (count.since > 0) await recount(desk)
   while ((count.known ?? 0) > maxOutcomes) {
     const [oldest, next] = (await oldestPages(desk)).toSorted((one, other) => one.at - other.at)
     if (oldest === undefined) return

@@ -5,8 +5,9 @@
 import { QueueFullError } from '../../errors.js'
 import type { Change } from './change.js'
 import type { Compare } from './client.js'
-import type { Candidate, Desk } from './desk.js'
+import type { Desk } from './desk.js'
 import { oldestReady } from './oldest.js'
+import type { Candidate } from './queue-head.js'
 import { get, modIs, only } from './txn.js'
 
 /** The most messages that one transaction drops; each is a condition. */

@@ -27,11 +27,11 @@ interface Numbers {
 }
 
 async function readNumbers(desk: Desk): Promise<Numbers> {
-  const { op, isWhole } = desk.frontOp(FRONT)
-  const { results } = await desk.read(get(desk.keys.meta), desk.sessionsOp(), op, ...desk.dueOps())
+  const { op, isWhole } = desk.head.frontOp(FRONT)
+  const { results } = await desk.read(get(desk.keys.meta), desk.sessionsOp(), op, ...desk.head.dueOps())
   const { kvs = [], more = false } = results[2] ?? {}
   const front = { candidates: candidatesIn(kvs), isAll: isWhole && !more }
-  return { sum: desk.countsIn(results[1]), front, dueAt: desk.dueIn(results.slice(3)) }
+  return { sum: desk.countsIn(results[1]), front, dueAt: desk.head.dueIn(results.slice(3)) }
 }
 
 async function statsFrom(desk: Desk, { sum, front }: Numbers): Promise<QueueStats> {

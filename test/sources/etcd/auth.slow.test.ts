@@ -4,17 +4,15 @@ import { MillraceError } from 'millrace'
 import { describe, expect, it } from 'vitest'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, timed } from '../../support/rig.js'
+import { type Finished, timed } from '../../support/rig.js'
 import { ROOT, startEtcd } from '../../support/servers/etcd-server.js'
 import { pause, until } from '../../support/wait.js'
 import { Rig } from './rig.js'
 
 const auth = { username: ROOT.name, password: ROOT.password }
 
-type Finished = (work: () => Promise<void>) => void
-
 async function ground(finished: Finished, tokenTtlS: number) {
-  const rig = new Rig(deferTo(finished))
+  const rig = new Rig(finished)
   const server = await rig.use(startEtcd({ auth: { tokenTtlS } }))
   return { rig, server }
 }

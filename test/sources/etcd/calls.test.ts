@@ -2,7 +2,6 @@
 import { mergeMap, pipe, type Queue, run } from 'millrace'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { expectStats } from '../../support/queues.js'
-import { deferTo } from '../../support/rig.js'
 import { type EtcdProxy, startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { until } from '../../support/wait.js'
@@ -22,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => server.stop())
 
 beforeEach(async () => {
-  rig = new Rig(deferTo(onTestFinished))
+  rig = new Rig(onTestFinished)
   proxy = await rig.use(startEtcdProxy(server.port))
 })
 

@@ -3,7 +3,7 @@ import { type Delivery, mergeMap, pipe, type Queue, run } from 'millrace'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, Effects, timed } from '../../support/rig.js'
+import { Effects, timed } from '../../support/rig.js'
 import { type EtcdCluster, startEtcdCluster } from '../../support/servers/etcd-cluster.js'
 import type { EtcdServer } from '../../support/servers/etcd-server.js'
 import { connects, followed, nameOf } from '../../support/traffic.js'
@@ -33,7 +33,7 @@ beforeAll(async () => {
 afterAll(() => cluster.stop())
 
 beforeEach(() => {
-  rig = new Rig(deferTo(onTestFinished))
+  rig = new Rig(onTestFinished)
 })
 
 /** A test that failed leaves it as good as one that did not. */

@@ -2,7 +2,7 @@
 import { mergeMap, pipe, type Queue, run } from 'millrace'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, Effects } from '../../support/rig.js'
+import { Effects } from '../../support/rig.js'
 import { type EtcdProxy, startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { idsOf } from '../../support/traffic.js'
@@ -26,7 +26,7 @@ interface Rivals {
 }
 
 async function rivals(): Promise<Rivals> {
-  const rig = new Rig(deferTo(onTestFinished))
+  const rig = new Rig(onTestFinished)
   const proxy = await rig.use(startEtcdProxy(server.port))
   const producer = rig.queue(rig.backend(server.url))
   const queues = Array.from({ length: CONSUMERS }, () => rig.queue(rig.backend(proxy.url), {}, producer.name))

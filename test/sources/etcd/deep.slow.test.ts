@@ -2,7 +2,7 @@
 import type { Delivery, Queue } from 'millrace'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, timed } from '../../support/rig.js'
+import { timed } from '../../support/rig.js'
 import { type EtcdProxy, ofMethod, startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { followed } from '../../support/traffic.js'
@@ -34,7 +34,7 @@ beforeAll(async () => {
 afterAll(() => server.stop())
 
 beforeEach(() => {
-  rig = new Rig(deferTo(onTestFinished))
+  rig = new Rig(onTestFinished)
 })
 
 async function fill(queue: Queue<string>, count: number, more: object = {}): Promise<void> {

@@ -1,7 +1,6 @@
 import { type Queue, StoreVersionError } from 'millrace'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { eventsOf } from '../../support/events.js'
-import { deferTo } from '../../support/rig.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { until } from '../../support/wait.js'
 import { Rig } from './rig.js'
@@ -21,7 +20,7 @@ beforeAll(async () => {
 afterAll(() => server.stop())
 
 beforeEach(async () => {
-  rig = new Rig(deferTo(onTestFinished))
+  rig = new Rig(onTestFinished)
   await server.gateway.deletePrefix()
 })
 

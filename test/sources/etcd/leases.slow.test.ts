@@ -3,7 +3,7 @@ import { type Delivery, mergeMap, pipe, type Queue, run, type SourceEvent } from
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, timed } from '../../support/rig.js'
+import { type Finished, timed } from '../../support/rig.js'
 import { type EtcdProxy, ofMethod, startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { gate, pause, turn, until } from '../../support/wait.js'
@@ -27,8 +27,6 @@ interface Ground {
   leases(): Promise<string[]>
 }
 
-type Finished = (work: () => Promise<void>) => void
-
 let shared: EtcdServer
 let prefixes = 0
 
@@ -44,12 +42,12 @@ function groundOf(finished: Finished, leaseMs = LEASE_MS): Promise<Ground> {
     const stored = (await shared.gateway.list(prefix)).map(({ lease }) => lease)
     return [...new Set(stored)].filter((lease) => lease !== '0')
   }
-  return groundOn(shared, new Rig(deferTo(finished)), leaseMs, leases)
+  return groundOn(shared, new Rig(finished), leaseMs, leases)
 }
 
 /** On a server of its own, where every lease counts. */
 async function ownGround(finished: Finished, leaseMs = LEASE_MS): Promise<Ground> {
-  const rig = new Rig(deferTo(finished))
+  const rig = new Rig(finished)
   const server = await rig.use(startEtcd())
   return groundOn(server, rig, leaseMs, () => server.gateway.leases())
 }

@@ -3,7 +3,7 @@ import { bytes, LimitError, MillraceError, mergeMap, pipe, type Queue, run } fro
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import type { Claim } from '../../../src/driver.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, timed } from '../../support/rig.js'
+import { timed } from '../../support/rig.js'
 import { type EtcdProxy, startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { txnAsked } from '../../support/servers/etcd-wire.js'
@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => server.stop())
 
 beforeEach(async () => {
-  rig = new Rig(deferTo(onTestFinished))
+  rig = new Rig(onTestFinished)
   proxy = await rig.use(startEtcdProxy(server.port))
 })
 

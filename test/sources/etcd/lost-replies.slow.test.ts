@@ -10,7 +10,7 @@ import {
   lived,
   placesIn,
 } from '../../support/lost-replies.js'
-import { deferTo, timed } from '../../support/rig.js'
+import { timed } from '../../support/rig.js'
 import { type EtcdProxy, startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { startTcpProxy } from '../../support/servers/tcp-proxy.js'
@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => server.stop())
 
 beforeEach(() => {
-  rig = new Rig(deferTo(onTestFinished))
+  rig = new Rig(onTestFinished)
 })
 
 /** How many of a course's transactions are lost in turn, in each of the ways: not the same ones. */
@@ -125,7 +125,7 @@ describe('a cancel while no reply comes any more', () => {
     const prefix = 'silent/'
     const queue = rig.queue(rig.backend(urlOf(line), { prefix }), { leaseMs: 2_000 }, 'q')
     const direct = rig.queue(rig.backend(server.url, { prefix }), {}, 'q')
-    // It has its lease, and is a client as any other, before nothing comes back any more.
+    // So it holds a lease, and has worked, before the replies stop.
     await direct.enqueue('first', { id: 'first' })
     expect(await (await queue.receive())?.ack()).toBe('settled')
     const cancel = new AbortController()

@@ -3,7 +3,6 @@ import { type Delivery, type Entry, mergeMap, pipe, type Queue, run } from 'mill
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { bundled } from '../../support/bundled.js'
 import { Child } from '../../support/child.js'
-import { deferTo } from '../../support/rig.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import type { Told } from './children/producer.js'
 import { Rig } from './rig.js'
@@ -23,7 +22,7 @@ afterAll(async () => {
 })
 
 beforeEach(() => {
-  rig = new Rig(deferTo(onTestFinished))
+  rig = new Rig(onTestFinished)
 })
 
 /** Names whose order by letters is against that of their numbers. */

@@ -3,7 +3,7 @@ import { type Delivery, mergeMap, pipe, type Queue, run } from 'millrace'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, Effects, timed } from '../../support/rig.js'
+import { Effects, timed } from '../../support/rig.js'
 import { startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { startRelay } from '../../support/servers/relay.js'
@@ -22,10 +22,6 @@ beforeAll(async () => {
 
 afterAll(() => server.stop())
 
-function rigOf(finished: (work: () => Promise<void>) => void): Rig {
-  return new Rig(deferTo(finished))
-}
-
 function freshName(): string {
   names += 1
   return `net-${names}`
@@ -35,7 +31,7 @@ describe.concurrent('a network under load', () => {
   it('A14, A30, E6 all connections are reset again and again: 150 messages are handled once each', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const line = await rig.use(startTcpProxy(server.port))
     const name = freshName()
     const queues = Array.from({ length: 3 }, () => rig.queue(rig.backend(urlOf(line)), {}, name))
@@ -69,7 +65,7 @@ describe.concurrent('a network under load', () => {
   })
 
   it('N3 replies that take 50 ms cost time, and nothing else', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const line = await rig.use(startTcpProxy(server.port))
     line.delay(50)
     const name = freshName()
@@ -97,7 +93,7 @@ describe.concurrent('a network under load', () => {
   ] as const)(
     'A14 a member that says %i %s (having done it: %s) is asked again',
     async ([code, message, ran], { onTestFinished }) => {
-      const rig = rigOf(onTestFinished)
+      const rig = new Rig(onTestFinished)
       const proxy = await rig.use(startEtcdProxy(server.port))
       const queue = rig.queue(rig.backend(proxy.url), {}, freshName())
       const effects = new Effects()
@@ -130,7 +126,7 @@ describe.concurrent('a network that swallows everything for 6 s', () => {
   it('N80, A10, C1, C3, N81 costs no claim with a longer lease, and with a shorter one all that is held is lost and told', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const line = await rig.use(startTcpProxy(server.port))
     const backend = rig.backend(urlOf(line))
     const long = rig.queue(backend, { leaseMs: 20_000 })
@@ -209,7 +205,7 @@ describe.concurrent('a connection that is half open', () => {
   it('A10, A26 is found and replaced within seconds, with claims and calls on their way', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const relay = await rig.use(startRelay(server.port))
     const queue = rig.queue(rig.backend(urlOf(relay)), { leaseMs: 20_000 })
     const producer = rig.queue(rig.backend(server.url), {}, queue.name)
@@ -234,7 +230,7 @@ describe.concurrent('a connection that is half open', () => {
   })
 
   it('A10, A26 is found and replaced within seconds by who only waits', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const relay = await rig.use(startRelay(server.port))
     const queue = seldomPolled(rig, urlOf(relay))
     const producer = rig.queue(rig.backend(server.url), {}, queue.name)
@@ -261,7 +257,7 @@ describe.concurrent('a watch', () => {
   it('E15, N7, N82 that dies while a consumer waits is made anew, and what came in the gap is read then', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const proxy = await rig.use(startEtcdProxy(server.port))
     const queue = seldomPolled(rig, proxy.url)
     const producer = rig.queue(rig.backend(server.url), {}, queue.name)
@@ -283,7 +279,7 @@ describe.concurrent('a watch', () => {
   it('E12, C11 that would begin in a past that is forgotten begins anew, and nothing is missed or doubled', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const own = await rig.use(startEtcd())
     const line = await rig.use(startTcpProxy(own.port))
     const queue = seldomPolled(rig, urlOf(line))
@@ -309,7 +305,7 @@ describe.concurrent('a watch', () => {
   it('E13 that is cut again and again while it catches up with hundreds of changes misses nothing', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const own = await rig.use(startEtcd())
     const proxy = await rig.use(startEtcdProxy(own.port))
     const queue = seldomPolled(rig, proxy.url)
@@ -340,7 +336,7 @@ describe.concurrent('a watch', () => {
   it('N82 whose server stays away leaves a waiter with an error in its time, not without end', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const own = await rig.use(startEtcd())
     const queue = rig.queue(rig.backend(own.url))
     const receiving = queue.receive({ timeoutMs: 5_000 }).catch(({ name }: Error) => name)

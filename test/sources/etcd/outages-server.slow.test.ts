@@ -4,7 +4,7 @@ import { type Delivery, mergeMap, pipe, type Queue, run } from 'millrace'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, timed } from '../../support/rig.js'
+import { timed } from '../../support/rig.js'
 import { startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { startTcpProxy } from '../../support/servers/tcp-proxy.js'
@@ -12,15 +12,11 @@ import { connects, expectAllOnce, followed, idsOf, nameOf } from '../../support/
 import { pause, until } from '../../support/wait.js'
 import { Rig, urlOf } from './rig.js'
 
-function rigOf(finished: (work: () => Promise<void>) => void): Rig {
-  return new Rig(deferTo(finished))
-}
-
 describe.concurrent('a server that is down for 10 s', () => {
   it('A8, A28, A30, N78, N79 is told once to each source, and cancelled and waited for as ever', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd())
     const backend = rig.backend(server.url)
     const queues = [rig.queue(backend), rig.queue(backend)] as const
@@ -65,7 +61,7 @@ describe.concurrent('a server that is down for 10 s', () => {
   it('A8, A12 before it was ever there: a source waits for it, an abort settles, a call says so within 10 s', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd())
     await server.kill()
     const queue = rig.queue(rig.backend(server.url))
@@ -107,7 +103,7 @@ const DISTURBANCES: readonly (readonly [string, number, number, Disturbance])[] 
 
 describe.concurrent('a server that, in mid-work,', () => {
   it.for(DISTURBANCES)('%s: everything is handled once', async ([, everyMs, most, disturb], { onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd())
     const queues = [1, 2, 3].map(() => rig.queue(rig.backend(server.url), {}, 'work'))
     await expectAllOnce(queues, () => disturb(server), { everyMs, most, count: 50, betweenMs: 50, withinMs: 20_000 })
@@ -116,7 +112,7 @@ describe.concurrent('a server that, in mid-work,', () => {
 
 describe.concurrent('a server that is put back to a copy of before', () => {
   it('N79 goes on from there: what came since is gone, and what comes is handled', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd())
     const [queue, producer] = [1, 2].map(() => rig.queue(rig.backend(server.url), {}, 'work')) as [
       Queue<string>,
@@ -150,7 +146,7 @@ describe.concurrent('a server that was down for longer than a lease', () => {
   it('E16 gives every lease its whole term again: what is held is held still, or lost, told, and handled elsewhere', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd())
     const queue = rig.queue(rig.backend(server.url), { leaseMs: 2_000 })
     const other = rig.queue(rig.backend(server.url), {}, queue.name)
@@ -176,7 +172,7 @@ describe.concurrent('a server that was down for longer than a lease', () => {
 
 describe.concurrent('a queue that is paused', () => {
   it('N69 stays so over a restart of the server, for who waits and who comes', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd())
     const queue = rig.queue(rig.backend(server.url))
     const waiting = followed(queue)
@@ -198,7 +194,7 @@ describe.concurrent('a server that has no space', () => {
   it('E21 says so by a typed error, waiters stay, nothing is lost, and all goes on when there is some', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd({ quotaBytes: 2 * 1024 * 1024 }))
     const { gateway } = server
     const queue = rig.queue(rig.backend(server.url))
@@ -249,7 +245,7 @@ describe.concurrent('a server that has no space', () => {
 
 describe.concurrent('closing', () => {
   it('D1 while the server is down, and when it dies meanwhile, settles in its bound', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd())
     const line = await rig.use(startTcpProxy(server.port))
     const [idle, working, dying] = [1, 2, 3].map(() => rig.queue(rig.backend(urlOf(line)), { leaseMs: 20_000 })) as [
@@ -285,7 +281,7 @@ describe.concurrent('closing', () => {
   it('D5 with a handler that never ends: nothing is asked of the server any more, and no connection stays', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd())
     const proxy = await rig.use(startEtcdProxy(server.port))
     const queue = rig.queue(rig.backend(proxy.url), { leaseMs: 6_000 })
@@ -311,7 +307,7 @@ describe.concurrent('closing', () => {
   })
 
   it('D3 a queue whose source is idle takes no time', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd())
     const proxy = await rig.use(startEtcdProxy(server.port))
     const queue = rig.queue(rig.backend(proxy.url))
@@ -326,7 +322,7 @@ describe.concurrent('closing', () => {
 
 describe('closing in an outage', () => {
   it('A12, D9 leaves no timer behind, also where the client is just waiting to connect again', async () => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd())
     await server.kill()
     const timers = () => process.getActiveResourcesInfo().filter((each) => each === 'Timeout').length
@@ -342,7 +338,7 @@ describe('closing in an outage', () => {
   })
 
   it('D9, C5 a backend, at once or while it connects, leaves nothing open', async () => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startEtcd())
     const resources = () => process.getActiveResourcesInfo().length
     await server.gateway.leases()

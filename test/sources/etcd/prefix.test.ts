@@ -2,7 +2,6 @@ import { Etcd3 } from 'etcd3'
 import { InvalidOptionError, type Queue } from 'millrace'
 import { etcdBackend } from 'millrace/etcd'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
-import { deferTo } from '../../support/rig.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { pause } from '../../support/wait.js'
 import { Rig } from './rig.js'
@@ -17,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => server.stop())
 
 beforeEach(async () => {
-  rig = new Rig(deferTo(onTestFinished))
+  rig = new Rig(onTestFinished)
   await server.gateway.deletePrefix()
 })
 

@@ -3,7 +3,7 @@ import { type Delivery, deadLetter, InvalidOptionError, mergeMap, pipe, retryLat
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, timed } from '../../support/rig.js'
+import { timed } from '../../support/rig.js'
 import { type EtcdProxy, startEtcdProxy } from '../../support/servers/etcd-proxy.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { pause, until } from '../../support/wait.js'
@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => server.stop())
 
 beforeEach(() => {
-  rig = new Rig(deferTo(onTestFinished))
+  rig = new Rig(onTestFinished)
 })
 
 /** Two queue objects of one name, as two processes would have them. */

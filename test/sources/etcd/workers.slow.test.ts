@@ -4,7 +4,6 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished }
 import { bundled } from '../../support/bundled.js'
 import { Child } from '../../support/child.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo } from '../../support/rig.js'
 import { type EtcdServer, startEtcd } from '../../support/servers/etcd-server.js'
 import { pause, until } from '../../support/wait.js'
 import type { Told } from '../../support/worker.js'
@@ -29,7 +28,7 @@ afterAll(async () => {
 
 beforeEach(() => {
   names += 1
-  const rig = new Rig(deferTo(onTestFinished))
+  const rig = new Rig(onTestFinished)
   const options = { leaseMs: LEASE_MS, maxDeliveries: MAX_DELIVERIES }
   queue = rig.queue(rig.backend(server.url), options, `shared-${names}`)
 })

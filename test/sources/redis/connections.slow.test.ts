@@ -2,15 +2,10 @@
 import type { Delivery, Queue } from 'millrace'
 import { describe, expect, it } from 'vitest'
 import { expectStats } from '../../support/queues.js'
-import { deferTo } from '../../support/rig.js'
 import { named, startProxy } from '../../support/servers/proxy.js'
 import { startRedis } from '../../support/servers/redis-server.js'
 import { pause, until } from '../../support/wait.js'
 import { isScript, Rig } from './rig.js'
-
-function rigOf(finished: (work: () => Promise<void>) => void): Rig {
-  return new Rig(deferTo(finished))
-}
 
 const BLOCKING = named('blpop', 'brpop', 'blmove', 'brpoplpush', 'blmpop', 'bzpopmin', 'bzpopmax', 'bzmpop', 'xread')
 
@@ -18,7 +13,7 @@ describe.concurrent('waiting', () => {
   it('H16, A2, N85 of 200 sources on 20 queues costs less than a command a second, on two connections', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startRedis())
     const proxy = await rig.use(startProxy(server.port))
     const backend = rig.backend(proxy.url)
@@ -77,7 +72,7 @@ function noting(queue: Queue<string>): Map<string, number> {
 
 describe.concurrent('a hint that is lost', () => {
   it('R10, N7 published while nobody was subscribed: it is read after the subscription', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startRedis())
     const proxy = await rig.use(startProxy(server.port))
     // Many queues share the poll, so that it comes seldom: each waits 20 times 2 s.

@@ -2,7 +2,7 @@
 import { Cluster, Redis } from 'ioredis'
 import { run } from 'millrace'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { deferTo, timed } from '../../support/rig.js'
+import { timed } from '../../support/rig.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
 import { turn, until } from '../../support/wait.js'
@@ -16,7 +16,7 @@ beforeAll(async () => {
 
 afterAll(() => server.stop())
 
-const freshRig = () => new Rig(deferTo(onTestFinished))
+const freshRig = () => new Rig(onTestFinished)
 const resources = () => process.getActiveResourcesInfo().length
 
 describe('closing', () => {

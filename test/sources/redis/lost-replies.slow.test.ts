@@ -3,7 +3,7 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { conserved } from '../../../src/testing/conserved.js'
 import { COURSES, expectSameWithAnyLost, type Life, lived } from '../../support/lost-replies.js'
-import { deferTo, inGroups, timed } from '../../support/rig.js'
+import { inGroups, timed } from '../../support/rig.js'
 import { type RedisProxy, startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
 import { until } from '../../support/wait.js'
@@ -20,7 +20,7 @@ beforeAll(async () => {
 afterAll(() => server.stop())
 
 beforeEach(() => {
-  rig = new Rig(deferTo(onTestFinished))
+  rig = new Rig(onTestFinished)
 })
 
 async function freshLife(): Promise<Life & { readonly proxy: RedisProxy; readonly hashTag: string }> {

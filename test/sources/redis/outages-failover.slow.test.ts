@@ -5,7 +5,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { conserved } from '../../../src/testing/conserved.js'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, Effects } from '../../support/rig.js'
+import { Effects } from '../../support/rig.js'
 import { type RedisCluster, startCluster } from '../../support/servers/redis-cluster.js'
 import { type RedisSentinel, startSentinel } from '../../support/servers/redis-sentinel.js'
 import { startRedis } from '../../support/servers/redis-server.js'
@@ -13,10 +13,6 @@ import { type Relay, startRelay } from '../../support/servers/relay.js'
 import { connects } from '../../support/traffic.js'
 import { pause, until } from '../../support/wait.js'
 import { Rig } from './rig.js'
-
-function rigOf(finished: (work: () => Promise<void>) => void): Rig {
-  return new Rig(deferTo(finished))
-}
 
 /** Enqueues one after the other until it is told to end; what was confirmed, and how each was. */
 function producing(queue: Queue<string>, prefix: string): { readonly confirmed: string[]; end(): Promise<void> } {
@@ -76,7 +72,7 @@ describe('by Sentinel', async () => {
   it('R7 a failover: sources that wait and that work go on, and with `replicas` nothing confirmed is lost', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const backend = rig.backend(sentinel.options, { replicas: 1 })
     const [working, waiting] = [rig.queue(backend), rig.queue(backend)]
     const consumer = consuming(working)
@@ -108,7 +104,7 @@ describe('by Sentinel', async () => {
   it('R7 without `replicas` a failover may lose or repeat, but damages nothing, and all goes on', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const queue = rig.queue(rig.backend(sentinel.options))
     const consumer = consuming(queue)
     const producer = producing(queue, 'c')
@@ -128,7 +124,7 @@ describe('by Sentinel', async () => {
   it('N78, A14 a master that is frozen until another is promoted is left for that one, also by who was in mid-work', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const queue = rig.queue(rig.backend(sentinel.options, { replicas: 1 }))
     const consumer = consuming(queue)
     const producer = producing(queue, 'f')
@@ -156,7 +152,7 @@ describe('a master and a replica that nobody watches', async () => {
   afterAll(() => Promise.all([master.stop(), replica.stop()]))
 
   it('R7, R2 `replicas` also holds for a call that the server did not know by its hash', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const queue = rig.queue(rig.backend(master.url, { replicas: 1 }))
     await queue.enqueue('before')
     await master.command('SCRIPT', 'FLUSH')
@@ -175,7 +171,7 @@ describe('a master and a replica that nobody watches', async () => {
   })
 
   it('R7, N28 what no replica has is confirmed when one has it, and stored once', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const queue = rig.queue(rig.backend(master.url, { replicas: 1 }))
     await queue.stats()
     replica.freeze()
@@ -196,7 +192,7 @@ describe('by two sentinels, of which the first is silent', async () => {
   afterAll(() => sentinel.stop())
 
   it('A10, B22 the other one is asked, and closing meanwhile leaves nothing open', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const before = process.getActiveResourcesInfo().length
     sentinel.sentinels[0]?.freeze()
     onTestFinished(() => sentinel.sentinels[0]?.thaw())
@@ -243,7 +239,7 @@ describe('in a cluster', async () => {
   it('A14, N79 one node is killed and comes back: its queue goes on, those of the others never stop', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const client = new Cluster([...cluster.nodes], { lazyConnect: true })
     const queues = await queuesOnAllNodes(rig, rig.backend(client))
     const consumers = queues.map(consuming)
@@ -272,7 +268,7 @@ describe('in a cluster', async () => {
   it('A10, B22 the connection to one node is half open: it is found, however busy those to the others are', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const network = await rig.use(relayed(cluster))
     const client = new Cluster(network.nodes, { natMap: network.natMap, lazyConnect: true })
     const [quiet, busy] = (await queuesOnAllNodes(rig, rig.backend(client))) as [Queue<string>, Queue<string>]

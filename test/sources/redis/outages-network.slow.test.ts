@@ -3,7 +3,7 @@ import { type Delivery, mergeMap, pipe, type Queue, run } from 'millrace'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { eventsOf } from '../../support/events.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, Effects, timed } from '../../support/rig.js'
+import { Effects, timed } from '../../support/rig.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
 import { startRelay } from '../../support/servers/relay.js'
@@ -20,10 +20,6 @@ beforeAll(async () => {
 
 afterAll(() => server.stop())
 
-function rigOf(finished: (work: () => Promise<void>) => void): Rig {
-  return new Rig(deferTo(finished))
-}
-
 function freshName(): string {
   names += 1
   return `net-${names}`
@@ -33,7 +29,7 @@ describe.concurrent('a network under load', () => {
   it('A14, A30 all connections are reset again and again: 500 messages are handled once each', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const proxy = await rig.use(startProxy(server.port))
     const name = freshName()
     const queues = Array.from({ length: 3 }, () => rig.queue(rig.backend(proxy.url), {}, name))
@@ -67,7 +63,7 @@ describe.concurrent('a network under load', () => {
   })
 
   it('N3 replies that take 50 ms cost time, and nothing else', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const proxy = await rig.use(startProxy(server.port))
     proxy.delay(50)
     const name = freshName()
@@ -87,7 +83,7 @@ describe.concurrent('a network that swallows everything for 6 s', () => {
   it('N80, A10, C1 costs no claim with a longer lease, and with a shorter one all that is held is lost and told', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const proxy = await rig.use(startProxy(server.port))
     const backend = rig.backend(proxy.url)
     const long = rig.queue(backend, { leaseMs: 20_000 })
@@ -143,7 +139,7 @@ describe.concurrent('a connection that is half open', () => {
   it('A10, B22 for commands: it is found and replaced within seconds, with claims, calls and leases on their way', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const relay = await rig.use(startRelay(server.port))
     const queue = rig.queue(rig.backend(urlOf(relay)), { leaseMs: 10_000 })
     await queue.enqueueAll(['a', 'b'].map((id) => ({ payload: id, id })))
@@ -175,7 +171,7 @@ describe.concurrent('a connection that is half open', () => {
   it('A26, R10 for hints: meanwhile all is found by the poll, it is found and subscribed again, and read again then', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const relay = await rig.use(startRelay(server.port))
     const backend = rig.backend(urlOf(relay))
     const queue = rig.queue(backend)
@@ -256,13 +252,13 @@ async function workedThrough(rig: Rig, refusal: string): Promise<void> {
 
 describe.concurrent('a server that says it is not to be had now', () => {
   it.for(REFUSALS)('A14, R17 %s', async (refusal, { onTestFinished }) => {
-    await workedThrough(rigOf(onTestFinished), refusal)
+    await workedThrough(new Rig(onTestFinished), refusal)
   })
 
   it('A14, R17 also as a server of version 6.2 says it of a command within a script', async ({ onTestFinished }) => {
     const refusal =
       'ERR Error running script (call to f_0123456789abcdef): @user_script:1: @user_script: 1: ' +
       "-READONLY You can't write against a read only replica. "
-    await workedThrough(rigOf(onTestFinished), refusal)
+    await workedThrough(new Rig(onTestFinished), refusal)
   })
 })

@@ -4,7 +4,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { bundled } from '../../support/bundled.js'
 import { Child } from '../../support/child.js'
 import { expectStats } from '../../support/queues.js'
-import { deferTo, timed } from '../../support/rig.js'
+import { timed } from '../../support/rig.js'
 import { startProxy } from '../../support/servers/proxy.js'
 import { type RedisServer, startRedis } from '../../support/servers/redis-server.js'
 import { startRelay } from '../../support/servers/relay.js'
@@ -15,15 +15,11 @@ import { Rig, urlOf } from './rig.js'
 
 const CHILD = await bundled(new URL('./outages-child.ts', import.meta.url))
 
-function rigOf(finished: (work: () => Promise<void>) => void): Rig {
-  return new Rig(deferTo(finished))
-}
-
 describe.concurrent('a server that is down for 10 s', () => {
   it('A8, A28, A30, N78, N79 is told once to each source, called now and then, and cancelled and waited for as ever', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startRedis({ appendOnly: true }))
     const relay = await rig.use(startRelay(server.port))
     const backend = rig.backend(urlOf(relay))
@@ -78,7 +74,7 @@ describe.concurrent('a server that is down for 10 s', () => {
   it('A8, A12 before it was ever there: a source waits for it, an abort settles, a call says so within 10 s', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startRedis({ appendOnly: true }))
     await server.kill()
     const backend = rig.backend(server.url)
@@ -127,7 +123,7 @@ const DISTURBANCES: readonly (readonly [string, number, number, Disturbance])[] 
 
 describe.concurrent('a server that, in mid-work,', () => {
   it.for(DISTURBANCES)('%s: everything is handled once', async ([, everyMs, most, disturb], { onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startRedis({ appendOnly: true }))
     const queues = [1, 2, 3].map(() => rig.queue(rig.backend(server.url), {}, 'work'))
     await expectAllOnce(queues, () => disturb(server), { everyMs, most, count: 300, betweenMs: 5, withinMs: 15_000 })
@@ -136,7 +132,7 @@ describe.concurrent('a server that, in mid-work,', () => {
 
 describe.concurrent('closing', () => {
   it('D1 while the server is down, and when it dies meanwhile, settles in its bound', async ({ onTestFinished }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startRedis({ appendOnly: true }))
     const proxy = await rig.use(startProxy(server.port))
     const idle = rig.queue(rig.backend(proxy.url), { leaseMs: 20_000 })
@@ -171,7 +167,7 @@ describe.concurrent('closing', () => {
   it('D5 with a handler that never ends: nothing is asked of the server any more, and no connection stays', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startRedis())
     const proxy = await rig.use(startProxy(server.port))
     const queue = rig.queue(rig.backend(proxy.url), { leaseMs: 3_000 })
@@ -201,7 +197,7 @@ describe.concurrent('closing', () => {
   it('D11 after pause and resume there is work again, and a resume while closing revives nothing', async ({
     onTestFinished,
   }) => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startRedis())
     const relay = await rig.use(startRelay(server.port))
     const queue = rig.queue(rig.backend(urlOf(relay)))
@@ -226,7 +222,7 @@ describe.concurrent('closing', () => {
 
 describe('closing in an outage', () => {
   it('A12, D9 leaves no timer behind, also where the client is just waiting to connect again', async () => {
-    const rig = rigOf(onTestFinished)
+    const rig = new Rig(onTestFinished)
     const server = await rig.use(startRedis())
     await server.kill()
     const timers = () => process.getActiveResourcesInfo().filter((each) => each === 'Timeout').length
@@ -250,8 +246,8 @@ describe('a process in an outage', () => {
   const released = (said: Said): said is Extract<Said, object> => typeof said === 'object'
 
   it('A30, D1, A12 is not crashed by it, ends in order when told to by SIGTERM, and by itself', async () => {
-    server = await rigOf(onTestFinished).use(startRedis({ appendOnly: true }))
-    const queue = rigOf(onTestFinished).queue(rigOf(onTestFinished).backend(server.url), {}, 'child')
+    server = await new Rig(onTestFinished).use(startRedis({ appendOnly: true }))
+    const queue = new Rig(onTestFinished).queue(new Rig(onTestFinished).backend(server.url), {}, 'child')
     const [idle, working] = [started(), started()]
     await queue.enqueue('a', { id: 'a' })
     await Promise.race([idle.hear(), working.hear()])

@@ -58,6 +58,11 @@ export class Admission {
     return batch.map((message) => (fresh.has(message) ? 'enqueued' : 'duplicate'))
   }
 
+  /** Whether one of these has the id of what is dropped for those before it: it is free only after that. */
+  drops(batch: readonly NewMessage[]): boolean {
+    return this.#room.drops(new Set(batch.map(({ id }) => id)))
+  }
+
   /** Which ids are taken has to be read, and all of this made again. */
   get isUnread(): boolean {
     return this.#room.isUnread

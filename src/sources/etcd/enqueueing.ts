@@ -143,16 +143,22 @@ class Storing {
   async #admit(admission: Admission): Promise<Stored[] | false | 'full'> {
     const stored: Stored[] = []
     for (const job of this.#jobs.filter(({ asked }) => asked.isOpen)) {
-      const statuses = await admission.add(job.input)
-      if (admission.isUnread) await this.#readIds()
+      const statuses = await this.#add(admission, job.input)
       if (admission.outdated || admission.isUnread) return false
-      // What is stored with those before it may be what makes room for it.
-      if (statuses instanceof QueueFullError && admission.messages.length > 0) break
+      if (statuses === undefined) break
       if (statuses instanceof QueueFullError && !this.#lastWord) return 'full'
       if (statuses instanceof MillraceError) job.asked.fail(statuses)
       else stored.push({ job, statuses })
     }
     return stored
+  }
+
+  /** Undefined where what is stored before it has to be there first: it frees an id, or makes room. */
+  async #add(admission: Admission, batch: readonly NewMessage[]) {
+    if (admission.drops(batch)) return undefined
+    const statuses = await admission.add(batch)
+    if (admission.isUnread) await this.#readIds()
+    return statuses instanceof QueueFullError && admission.messages.length > 0 ? undefined : statuses
   }
 
   #commit(admission: Admission, change: Change, draft: SessionRecord, compareIds: boolean): Promise<Committed> {

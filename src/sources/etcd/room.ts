@@ -61,6 +61,11 @@ export class Room {
     return exceeded && this.#full(exceeded)
   }
 
+  /** Whether what has one of these ids is dropped. */
+  drops(ids: ReadonlySet<string>): boolean {
+    return this.#victims.some(({ entry }) => ids.has(entry.id))
+  }
+
   /** What has to hold for what is dropped. */
   compare(): Compare[] {
     return this.#victims.map(({ key, mod }) => modIs(key, mod))

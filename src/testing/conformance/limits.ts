@@ -242,6 +242,26 @@ export const limits: Concern = {
       assert.deepEqual(await payloads(queue), ['b', 'new'])
     }),
 
+    scenario(
+      'M2',
+      'what is dropped for one message is free for the next, also where both come at once',
+      async (bench) => {
+        const queue = await full(bench, { maxLength: 3, whenFull: 'dropOldest' }, ['a', 'b', 'c'])
+        // While the first is on its way the others may be put together.
+        const enqueued = await Promise.all([
+          queue.enqueue('first'),
+          queue.enqueue('second'),
+          queue.enqueue('b again', { id: '1' }),
+        ])
+        assert.deepEqual(
+          enqueued.map(({ status }) => status),
+          ['enqueued', 'enqueued', 'enqueued'],
+        )
+        await assertDepth(queue, { ready: 3, droppedTotal: 3 })
+        assert.deepEqual(await payloads(queue), ['first', 'second', 'b again'])
+      },
+    ),
+
     scenario('X22', 'many producers at a bound fill the queue exactly', async (bench) => {
       const queue = bench.queue({ limits: { maxLength: 10 } })
       await queue.stats()

@@ -210,10 +210,13 @@ class Etcd3Client implements EtcdClient {
   }
 
   #compare({ key, end, field, is, to }: Compare): ICompare {
-    const wire: ICompare = { key: this.#key(key), result: is }
+    const at = this.#key(key)
+    const wire: ICompare =
+      field === 'mod'
+        ? { key: at, result: is, target: 'Mod', mod_revision: to }
+        : { key: at, result: is, target: 'Create', create_revision: to }
     if (end !== undefined) wire.range_end = this.#key(end)
-    if (field === 'mod') return { ...wire, target: 'Mod', mod_revision: to }
-    return { ...wire, target: 'Create', create_revision: to }
+    return wire
   }
 
   #op(op: Op): object {

@@ -52,7 +52,7 @@ export class Admission {
       ids.add(message.id)
       fresh.add(message)
     }
-    const full = await this.#makeRoom([...fresh], leaving)
+    const full = await this.#makeRoom([...fresh], ids, leaving)
     if (full) return full
     for (const message of fresh) this.#store(message)
     return batch.map((message) => (fresh.has(message) ? 'enqueued' : 'duplicate'))
@@ -60,7 +60,7 @@ export class Admission {
 
   /** Whether one of these has the id of what is dropped for those before it: it is free only after that. */
   drops(batch: readonly NewMessage[]): boolean {
-    return this.#room.drops(new Set(batch.map(({ id }) => id)))
+    return this.#room.drops(batch)
   }
 
   /** Which ids are taken has to be read, and all of this made again. */
@@ -99,10 +99,13 @@ export class Admission {
     return nextArrivals(this.#arrivals, this.#priorities)
   }
 
-  async #makeRoom(fresh: readonly NewMessage[], leaving?: Amount): Promise<MillraceError | undefined> {
+  async #makeRoom(
+    fresh: readonly NewMessage[],
+    ids: ReadonlySet<string>,
+    leaving?: Amount,
+  ): Promise<MillraceError | undefined> {
     if (fresh.length === 0) return undefined
     const bytes = fresh.reduce((sum, message) => sum + sizeOf(message), 0)
-    const ids = new Set(fresh.map(({ id }) => id))
     const full = await this.#room.take({ length: fresh.length, bytes }, leaving, ids)
     this.outdated ||= this.#desk.arrivals.mod !== this.#arrivals.mod
     return full

@@ -61,9 +61,9 @@ export class Room {
     return exceeded && this.#full(exceeded)
   }
 
-  /** Whether what has one of these ids is dropped. */
-  drops(ids: ReadonlySet<string>): boolean {
-    return this.#victims.some(({ entry }) => ids.has(entry.id))
+  /** Whether what has the id of one of these is dropped. Nearly always nothing is. */
+  drops(messages: readonly { readonly id: string }[]): boolean {
+    return this.#victims.some(({ entry }) => messages.some(({ id }) => id === entry.id))
   }
 
   /** What has to hold for what is dropped. */

@@ -246,8 +246,9 @@ describe('a process in an outage', () => {
   const released = (said: Said): said is Extract<Said, object> => typeof said === 'object'
 
   it('A30, D1, A12 is not crashed by it, ends in order when told to by SIGTERM, and by itself', async () => {
-    server = await new Rig(onTestFinished).use(startRedis({ appendOnly: true }))
-    const queue = new Rig(onTestFinished).queue(new Rig(onTestFinished).backend(server.url), {}, 'child')
+    const rig = new Rig(onTestFinished)
+    server = await rig.use(startRedis({ appendOnly: true }))
+    const queue = rig.queue(rig.backend(server.url), {}, 'child')
     const [idle, working] = [started(), started()]
     await queue.enqueue('a', { id: 'a' })
     await Promise.race([idle.hear(), working.hear()])
